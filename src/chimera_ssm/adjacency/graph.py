@@ -1,0 +1,77 @@
+"""Edge weights of general graphs, normalised row by row (paper, section 3.3)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from chimera_ssm.adjacency.steps import (
+    Adjacency,
+    at,
+    check_edge_steps,
+    check_mask,
+    check_steps,
+    edges_alive,
+    ends,
+    sum_at,
+)
+from chimera_ssm.topology import Topology
+
+
+def graph_adjacency(
+    topology: Topology,
+    delta: Tensor,
+    psi: Tensor,
+    *,
+    delta_source: Tensor | None = None,
+    edge_step: Tensor | None = None,
+    gamma: float = 0.95,
+    node_mask: Tensor | None = None,
+) -> Adjacency:
+    r"""Selective weights on any graph, row sums below γ.
+
+        A_ij = exp(−(Δ¹_i + Δ²_j + Δ'_ij) / 3)        (the mean of two where there is no edge step)
+        A[i, :] ← γ A[i, :] / (Σ_j A_ij + exp(−Ψ_i))        B̄_i = Δ¹_i B_i
+
+    I − A is a strictly diagonally dominant M-matrix: L exists, is not negative and ``‖L‖∞ ≤ 1/(1−γ)``. It is
+    computed as γ times a softmax over the row's exponents and −Ψ_i, which is finite for steps of any size.
+
+    Args:
+        topology: any topology.
+        delta: Δ¹ > 0, ``[..., H, T]``.
+        psi: Ψ, ``[..., H, T]``.
+        delta_source: Δ² > 0, ``[..., H, T]``; Δ¹ if omitted, the paper's form without direction.
+        edge_step: Δ' > 0 of each edge, ``[..., H, E]``.
+        gamma: bound on the row sums, between 0 and 1.
+        node_mask: True where there is a node, ``[..., T]``. A masked node loses its edges and injects nothing.
+    """
+    check_gamma(gamma, 1.0)
+    delta, psi = check_steps("delta", delta, topology), check_steps("psi", psi, topology)
+    delta_source = delta if delta_source is None else check_steps("delta_source", delta_source, topology)
+    node_mask = check_mask(node_mask, topology)
+    source, target = ends(topology, delta.device)
+    exponent = at(delta, target) + at(delta_source, source)
+    if edge_step is None:
+        exponent = -exponent / 2
+    else:
+        exponent = -(exponent + check_edge_steps(edge_step, topology)) / 3
+    if (alive := edges_alive(topology, node_mask)) is not None:
+        exponent = exponent.masked_fill(~alive, -torch.inf)
+    weight = gamma * _row_softmax(exponent, -psi.expand(*exponent.shape[:-1], -1), target)
+    scale = delta if node_mask is None else delta.masked_fill(~node_mask.unsqueeze(-2), 0)
+    return Adjacency(weight, scale)
+
+
+def _row_softmax(exponent: Tensor, rest: Tensor, target: Tensor) -> Tensor:
+    """Softmax over each row's edges and one more entry ``rest``, which is then dropped, ``[..., E]``."""
+    index = target.expand_as(exponent)
+    top = rest.detach().scatter_reduce(-1, index, exponent.detach(), "amax")
+    share = torch.exp(exponent - at(top, target))
+    return share / at(sum_at(share, target, rest.shape[-1]) + torch.exp(rest - top), target)
+
+
+def check_gamma(gamma: float, limit: float) -> None:
+    """γ lies strictly between 0 and 1, and not above ``limit``."""
+    if not 0 < gamma < 1 or gamma > limit:
+        bound = "0 < γ < 1" if limit == 1.0 else f"0 < γ ≤ {limit}"
+        raise ValueError(f"gamma must satisfy {bound}, found {gamma}: the series of A must converge")

@@ -1,0 +1,73 @@
+"""`Sweep`: acyclic graphs in topological order, a level of nodes at a time; lines by chunked scans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from chimera_ssm.solvers.base import ExactResolvent, Solver
+from chimera_ssm.solvers.scan import CHUNK, PathResolvent
+from chimera_ssm.topology import Topology
+from chimera_ssm.topology.base import LevelPlan
+
+
+@dataclass(frozen=True)
+class Sweep(Solver):
+    """Exact on any acyclic topology, in (T + E) multiplications for each right-hand side.
+
+    ``x_i = b_i + Σ_{j∈p(i)} A_ij x_j``, all nodes of a level at once.
+    """
+
+    def why_not(self, topology: Topology) -> str | None:  # noqa: D102
+        return None if topology.is_acyclic else "it sweeps in topological order, and this topology has cycles"
+
+    def resolvent(self, topology: Topology, weight: Tensor) -> ExactResolvent:  # noqa: D102
+        if topology.directed_paths is not None:
+            return PathResolvent(topology, weight)
+        plan = topology.tensors("level_plan", weight.device)
+        return ExactResolvent(topology, weight, LevelFactors(plan, weight.detach()))
+
+    def column_work(self, topology: Topology) -> int:  # noqa: D102
+        return topology.num_nodes + topology.num_edges
+
+    def state_work(self, topology: Topology, N: int, P: int, groups_per_head: float) -> float:  # noqa: D102
+        if topology.directed_paths is None:
+            return super().state_work(topology, N, P, groups_per_head)
+        return scan_mix_work(topology.num_nodes, N, P, groups_per_head)
+
+
+class LevelFactors:
+    """Weights of an acyclic graph in the order of its levels, heads side by side."""
+
+    def __init__(self, plan: LevelPlan, weight: Tensor):
+        self.plan = plan
+        self.weight = weight.t().index_select(0, plan.edges)
+
+    def apply(self, rhs: Tensor, transpose: bool) -> Tensor:
+        """``L @ rhs`` or ``Lᵀ @ rhs``."""
+        x = node_major(rhs)
+        sweep(x, self.plan, self.weight, transpose)
+        return x.transpose(0, 1)
+
+
+def sweep(x: Tensor, plan: LevelPlan, weight: Tensor, transpose: bool) -> None:
+    """Substitute level by level, in place: ``x [T, G, K]``, weights ``[E, G]`` in the plan's order."""
+    flat = x.view(x.shape[0], -1)
+    spans = list(zip(plan.bounds, plan.bounds[1:], strict=False))
+    for first, last in reversed(spans) if transpose else spans:
+        source, target = plan.source[first:last], plan.target[first:last]
+        if transpose:
+            source, target = target, source
+        message = weight[first:last].unsqueeze(-1) * x.index_select(0, source)
+        flat.index_add_(0, target, message.flatten(1))
+
+
+def node_major(x: Tensor) -> Tensor:
+    """A copy of ``[G, T, K]`` laid out as ``[T, G, K]``: rows of a level are gathered and added whole."""
+    return x.transpose(0, 1).contiguous() if x.shape[0] > 1 else x.transpose(0, 1).clone()
+
+
+def scan_mix_work(nodes: int, N: int, P: int, groups_per_head: float) -> float:
+    """Multiplications of `chimera_ssm.solvers.scan.line_mix`, per head."""
+    return 2 * nodes * (min(CHUNK, nodes) * (P + N * groups_per_head) + 2 * N * P)

@@ -1,0 +1,104 @@
+"""Undirected lines: the inverse of a tridiagonal matrix is semiseparable, so that two scans apply it.
+
+With ``a_i = A[i, i+1]``, ``b_i = A[i+1, i]`` and pivots d⁺, d⁻ from either end (see `pivots`):
+
+    θ_i = 1/(d⁺_i + d⁻_i − 1)        f⁺_i = b_{i−1}/d⁻_i        f⁻_i = a_i/d⁺_i
+    L_ij = θ_j Π_{k=j+1..i} f⁺_k (i > j),   θ_j Π_{k=i..j−1} f⁻_k (i < j),   θ_j (i = j)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from chimera_ssm.solvers.base import Resolvent
+from chimera_ssm.solvers.scan import CHUNK, line_mix, line_resolvent, to_chunks
+from chimera_ssm.topology import Topology
+
+
+class UndirectedPathResolvent(Resolvent):
+    """The resolvent of disjoint undirected paths: a scan ahead, a scan back, less what both count."""
+
+    def __init__(self, topology: Topology, weight: Tensor):
+        super().__init__(topology, weight)
+        plan = topology.tensors("undirected_paths", weight.device)
+        self.nodes = plan.nodes
+        padded = pad(weight, (0, 1)).double()
+        b, a = padded[:, plan.ahead][:, 1:], padded[:, plan.back][:, :-1]
+        ahead, back = pivots(a * b), pivots((a * b).flip(1)).flip(1)
+        self.theta = (1 / (ahead + back - 1)).to(weight.dtype)
+        self.ahead = pad(b / back[:, 1:], (1, 0)).to(weight.dtype)
+        self.back = pad(a / ahead[:, :-1], (0, 1)).flip(1).to(weight.dtype)
+
+    def solve(self, rhs: Tensor) -> Tensor:  # noqa: D102
+        b = self.theta.unsqueeze(-1) * self._lay_out(rhs, 1)
+        ahead = line_resolvent(self.ahead).solve(b)
+        back = line_resolvent(self.back).solve(b.flip(1)).flip(1)
+        return self._put_back(ahead + back - b, 1)
+
+    def mix_states(self, C: Tensor, B: Tensor, V: Tensor) -> Tensor:  # noqa: D102
+        C, B, V = (self._lay_out(x, 2) for x in (C, B, V))
+        theta, f_ahead, f_back = (x.unflatten(0, V.shape[:2]) for x in (self.theta, self.ahead, self.back))
+        V = theta.unsqueeze(-1) * V
+        ahead = line_mix(f_ahead, C, B, V)
+        back = line_mix(f_back, C.flip(2), B.flip(2), V.flip(2)).flip(2)
+        own = (C * B).sum(-1, keepdim=True).repeat_interleave(V.shape[1] // C.shape[1], dim=1) * V
+        return self._put_back(ahead + back - own, 2)
+
+    def _lay_out(self, x: Tensor, dim: int) -> Tensor:
+        return x if self.nodes is None else x.index_select(dim, self.nodes)
+
+    def _put_back(self, x: Tensor, dim: int) -> Tensor:
+        return x if self.nodes is None else torch.empty_like(x).index_copy(dim, self.nodes, x)
+
+
+def pivots(p: Tensor) -> Tensor:
+    """``d_0 = 1, d_{i+1} = 1 − p_i / d_i``: ``[G, T−1]`` → ``[G, T]``, differentiable."""
+    return _Pivots.apply(p)
+
+
+class _Pivots(torch.autograd.Function):
+    """Adjoint: ``D_i = g_i + (p_i/d_i²) D_{i+1}``, a line run backward, then ``∂p_i = −D_{i+1}/d_i``."""
+
+    @staticmethod
+    def forward(ctx: Any, p: Tensor) -> Tensor:
+        d = _continued_fraction(p.detach())
+        ctx.save_for_backward(p, d)
+        return d
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        p, d = ctx.saved_tensors
+        before = d[:, :-1]
+        weight = pad(p / before**2, (1, 0)).flip(1)  # enters i from i+1
+        enters = pad(weight[:, :-1], (1, 0))
+        D = line_resolvent(enters).solve(grad.flip(1).unsqueeze(-1)).squeeze(-1).flip(1)
+        return -D[:, 1:] / before
+
+
+def _continued_fraction(p: Tensor) -> Tensor:
+    """The pivots as ratios u/v of a linear recurrence ``(u, v) ← (u − p v, u)``, whose steps compose.
+
+    Chunks are composed side by side, then joined one after the other: 2√T steps instead of T.
+    """
+    length = p.shape[1] + 1
+    size = max(1, min(CHUNK, p.shape[1]))
+    p = to_chunks(p.unsqueeze(-1), size).squeeze(-1) if p.shape[1] else p.unsqueeze(-1)
+    u = [torch.ones_like(p[..., 0]), torch.zeros_like(p[..., 0])]
+    v = [u[1], u[0]]
+    composed = []
+    for k in range(p.shape[-1]):
+        u, v = [u[0] - p[..., k] * v[0], u[1] - p[..., k] * v[1]], u
+        composed.append(torch.stack([*u, *v], dim=-1))
+    d = torch.ones_like(p[:, :1, 0])
+    pieces = [d]
+    steps = torch.stack(composed, dim=2) if composed else p.new_zeros(*p.shape[:2], 0, 4)
+    for chunk in steps.unbind(1):
+        u0, u1, v0, v1 = chunk.unbind(-1)
+        values = (u0 * d + u1) / (v0 * d + v1)
+        pieces.append(values)
+        d = values[:, -1:]
+    return torch.cat(pieces, dim=1)[:, :length]

@@ -1,0 +1,341 @@
+"""What all topologies share: nodes, ordered edges, structure found once and kept, and integer tensors."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from chimera_ssm.errors import TopologyError
+from chimera_ssm.topology import order
+from chimera_ssm.topology.elimination import EliminationPlan, TooMuchFill, plan_elimination, plan_factors
+from chimera_ssm.topology.plans import BlockPlan, FactorPlan, LevelPlan, PathPlan, Schedule, block_plan, on_device
+
+Array = np.ndarray
+
+
+class Topology:
+    """A graph of nodes 0 … T−1 and edges ``source → target`` in a fixed order.
+
+    Immutable: `flip`, `to` and `dags` give new topologies. Two topologies are equal if they are of one
+    class and have the same nodes and edges; the device does not matter. Structure (levels, paths,
+    elimination order, …) is found on first use and kept, also when pickled.
+    """
+
+    def __init__(self, num_nodes: int, source: Array, target: Array):
+        for array in (source, target):
+            array.flags.writeable = False
+        self.__dict__.update(
+            num_nodes=num_nodes, _source=source, _target=target, device=torch.device("cpu"), _tensors={}
+        )
+
+    num_nodes: int
+    device: torch.device
+    _source: Array
+    _target: Array
+    _tensors: dict[Any, Any]
+
+    # Identity
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a {type(self).__name__} is immutable; build a new one instead of setting {name!r}")
+
+    __delattr__ = __setattr__  # ty: ignore[invalid-assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            type(self) is type(other)
+            and isinstance(other, Topology)
+            and self.num_nodes == other.num_nodes
+            and np.array_equal(self._source, other._source)
+            and np.array_equal(self._target, other._target)
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((type(self), self.num_nodes, self._source.tobytes(), self._target.tobytes()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.num_nodes} nodes, {self.num_edges} edges)"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Hashes of bytes differ between processes; tensors are made again where they are needed.
+        kept = {k: v for k, v in self.__dict__.items() if k != "_hash"}
+        return kept | {"_tensors": {}, "device": torch.device("cpu")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    # Nodes and edges
+
+    @property
+    def num_edges(self) -> int:
+        """E."""
+        return self._source.size
+
+    @property
+    def edge_index(self) -> torch.Tensor:
+        """Edges ``[2, E]``, int64: row 0 the source j, row 1 the target i. To be read, not written."""
+        return self.tensors("edge_index", self.device)
+
+    @cached_property
+    def _edge_index(self) -> Array:
+        return np.stack([self._source, self._target])
+
+    @property
+    def in_degree(self) -> torch.Tensor:
+        """Number of edges into each node, ``[T]``."""
+        return self.tensors("in_degree", self.device)
+
+    @cached_property
+    def _in_degree(self) -> Array:
+        return np.bincount(self._target, minlength=self.num_nodes)
+
+    def find_edges(self, source: Array, target: Array) -> Array:
+        """Numbers of the edges ``source[k] → target[k]``, all of which must exist."""
+        codes = self._source * self.num_nodes + self._target
+        by_code = np.argsort(codes)
+        return by_code[np.searchsorted(codes[by_code], source * self.num_nodes + target)]
+
+    @cached_property
+    def _reverse_edges(self) -> Array:
+        """Number of each edge's reverse, ``[E]``; symmetric topologies only."""
+        return self.find_edges(self._target, self._source)
+
+    # Parts: a union remembers what it is made of
+
+    @property
+    def parts(self) -> tuple[Topology, ...]:
+        """The graphs that this one is the disjoint union of; itself alone if it was not batched."""
+        return (self,)
+
+    @cached_property
+    def part_sizes(self) -> Array:
+        """Number of nodes of each part."""
+        return np.array([p.num_nodes for p in self.parts])
+
+    @cached_property
+    def _part(self) -> Array:
+        """Part that each node belongs to, ``[T]``."""
+        return np.repeat(np.arange(len(self.parts)), self.part_sizes)
+
+    # Structure
+
+    @property
+    def is_acyclic(self) -> bool:
+        """Whether no path returns to its start."""
+        raise NotImplementedError
+
+    @cached_property
+    def is_forest(self) -> bool:
+        """Whether the graph, directions and self-loops forgotten, has no cycle: trees side by side."""
+        return order.is_forest(self.num_nodes, self._source, self._target)
+
+    @cached_property
+    def is_tree(self) -> bool:
+        """Whether the graph is one tree, directions and self-loops forgotten."""
+        components = order.components(self.num_nodes, self._source, self._target)
+        return self.is_forest and bool((components == 0).all())
+
+    @cached_property
+    def is_symmetric(self) -> bool:
+        """Whether every edge has its reverse: an undirected graph."""
+        forward = np.sort(self._source * self.num_nodes + self._target)
+        return np.array_equal(forward, np.sort(self._target * self.num_nodes + self._source))
+
+    @property
+    def levels(self) -> torch.Tensor:
+        """Length of the longest path that ends in each node, ``[T]``; acyclic topologies only."""
+        return self.tensors("levels", self.device)
+
+    @cached_property
+    def _levels(self) -> Array:
+        self._require_acyclic("levels")
+        return order.levels(self.num_nodes, self._source, self._target)
+
+    @property
+    def topological_order(self) -> torch.Tensor:
+        """Nodes in an order in which every edge leads forward, ``[T]``; acyclic topologies only."""
+        return self.tensors("topological_order", self.device)
+
+    @cached_property
+    def _topological_order(self) -> Array:
+        return np.argsort(self._levels, kind="stable")
+
+    @cached_property
+    def longest_path(self) -> int:
+        """Edges of the longest path; acyclic topologies only."""
+        self._require_acyclic("a longest path")
+        return int(self._levels.max())
+
+    @cached_property
+    def diameter(self) -> int:
+        """Largest finite distance between two nodes.
+
+        Above 20,000 nodes an upper bound: twice an eccentricity in an undirected graph, the longest path in
+        an acyclic one.
+        """
+        if self.num_nodes <= order.EXACT_DIAMETER_NODES:
+            return order.largest_distance(self.num_nodes, self._source, self._target)
+        if self.is_acyclic:
+            return self.longest_path
+        if self.is_symmetric:
+            roots = np.unique(order.components(self.num_nodes, self._source, self._target))
+            return 2 * int(order.distances(self.num_nodes, self._source, self._target, roots).max())
+        raise TopologyError(
+            f"the diameter of a directed graph with cycles is found up to {order.EXACT_DIAMETER_NODES:,} nodes, "
+            f"and this one has {self.num_nodes:,}; state the number of terms, e.g. Neumann(terms=64)"
+        )
+
+    # Plans for the solvers
+
+    @cached_property
+    def directed_paths(self) -> PathPlan | None:
+        """Layout of a graph of disjoint directed paths as one broken line; ``None`` for other graphs."""
+        nodes = order.directed_paths(self.num_nodes, self._source, self._target)
+        return None if nodes is None else self._lay_out(nodes)
+
+    @cached_property
+    def undirected_paths(self) -> PathPlan | None:
+        """Layout of a graph of disjoint undirected paths as one broken line; ``None`` for other graphs."""
+        nodes = order.undirected_paths(self.num_nodes, self._source, self._target)
+        return None if nodes is None else self._lay_out(nodes)
+
+    def _lay_out(self, nodes: Array) -> PathPlan:
+        place = np.empty_like(nodes)
+        place[nodes] = np.arange(self.num_nodes)
+        forward = place[self._source] < place[self._target]
+        ahead, back = np.full((2, self.num_nodes), self.num_edges)
+        ahead[place[self._target[forward]]] = np.flatnonzero(forward)
+        back[place[self._target[~forward]]] = np.flatnonzero(~forward)
+        in_order = np.array_equal(nodes, np.arange(self.num_nodes))
+        return PathPlan(None if in_order else nodes, ahead, back)
+
+    @cached_property
+    def level_plan(self) -> LevelPlan:
+        """Edges sorted by the level of their target; acyclic topologies only."""
+        depth = self._levels[self._target]
+        edges = np.argsort(depth, kind="stable")
+        bounds = np.searchsorted(depth[edges], np.arange(1, self.longest_path + 2))
+        return LevelPlan(edges, Schedule(self._source[edges], self._target[edges], tuple(bounds.tolist())))
+
+    @cached_property
+    def block_plan(self) -> BlockPlan:
+        """Dense blocks, nodes in their own order."""
+        return self._blocks(np.arange(self.num_nodes))
+
+    @cached_property
+    def sorted_block_plan(self) -> BlockPlan:
+        """Dense blocks, nodes in topological order: triangular; acyclic topologies only."""
+        return self._blocks(np.lexsort((self._levels, self._part)))
+
+    def _blocks(self, nodes: Array) -> BlockPlan:
+        return block_plan(self._part, self.part_sizes, nodes, self._source, self._target)
+
+    def elimination_plan(self, limit: int) -> EliminationPlan:
+        """Order and fill of a sparse LU; raises `TooMuchFill` beyond ``limit`` entries of L and U."""
+        known = self.__dict__.get("_elimination", 0)
+        if isinstance(known, int) and known <= limit:
+            try:
+                known = self._plan_elimination(limit)
+            except TooMuchFill as error:
+                known = error.entries
+            self.__dict__["_elimination"] = known
+        if isinstance(known, int):
+            raise TooMuchFill(known)
+        return known
+
+    @cached_property
+    def factor_plan(self) -> FactorPlan:
+        """Schedule of the sparse LU that `elimination_plan` found."""
+        return plan_factors(self.elimination_plan(sys.maxsize), self._source, self._target)
+
+    def _plan_elimination(self, limit: int) -> EliminationPlan:
+        return plan_elimination(self.num_nodes, self._source, self._target, limit)
+
+    # New topologies
+
+    def flip(self) -> Topology:
+        """The same graph with every edge reversed, in the same edge order: its A is Aᵀ."""
+        raise NotImplementedError
+
+    def dags(self) -> tuple[Topology, ...]:
+        """Acyclic topologies on the same nodes that together replace this one."""
+        raise NotImplementedError
+
+    def to(self, device: torch.device | str) -> Topology:
+        """The same topology with its tensors on ``device``; what is known of its structure is shared."""
+        moved = copy.copy(self)
+        moved.__dict__.update(self.__dict__, device=torch.device(device))
+        return moved
+
+    # Tensors
+
+    def tensors(self, name: str, device: torch.device) -> Any:
+        """An integer array, or a plan of several, as tensors on a device: made once, then kept.
+
+        ``name`` is an attribute of the topology, with or without a leading underscore.
+        """
+        key = (name, str(device))
+        if key not in self._tensors:
+            value = getattr(self, "_" + name if hasattr(self, "_" + name) else name)
+            self._tensors[key] = on_device(value, device)
+        return self._tensors[key]
+
+    def _require_acyclic(self, what: str) -> None:
+        if not self.is_acyclic:
+            raise TopologyError(
+                f"only an acyclic topology has {what}, and {self!r} has cycles; "
+                "use one of its dags(), or a solver for general graphs"
+            )
+
+
+def check_num_nodes(num_nodes: object) -> int:
+    """A number of nodes: an integer of at least one."""
+    if isinstance(num_nodes, bool) or not isinstance(num_nodes, (int, np.integer)):
+        raise TopologyError(f"the number of nodes must be an integer, found {num_nodes!r}")
+    if num_nodes < 1:
+        raise TopologyError(f"a topology needs at least one node, found {num_nodes}; leave empty ones out")
+    return int(num_nodes)
+
+
+def check_edges(num_nodes: int, edge_index: torch.Tensor | Array | Sequence) -> tuple[Array, Array]:
+    """Sources and targets of a valid ``edge_index [2, E]``: integers, in range, no edge twice."""
+    edges = edge_index.detach().cpu().numpy() if isinstance(edge_index, torch.Tensor) else np.asarray(edge_index)
+    if edges.ndim != 2 or edges.shape[0] != 2:
+        raise TopologyError(
+            f"edge_index must have shape [2, E], found {list(edges.shape)}; a list of (source, target) pairs is "
+            "turned around with numpy.transpose, and no edges at all are numpy.empty((2, 0), int)"
+        )
+    if edges.size and (edges.dtype == bool or not np.issubdtype(edges.dtype, np.integer)):
+        raise TopologyError(f"edge_index must hold integers, found {edges.dtype}; convert it with .long()")
+    source, target = np.array(edges, dtype=np.int64)
+    outside = np.flatnonzero((np.minimum(source, target) < 0) | (np.maximum(source, target) >= num_nodes))
+    if outside.size:
+        e = outside[0]
+        raise TopologyError(
+            f"edge {e} ({source[e]} → {target[e]}) is out of range: nodes are numbered 0 to {num_nodes - 1}; "
+            "correct the edge or raise num_nodes"
+        )
+    _refuse_duplicates(num_nodes, source, target)
+    return source, target
+
+
+def _refuse_duplicates(num_nodes: int, source: Array, target: Array) -> None:
+    codes = source * num_nodes + target
+    by_code = np.argsort(codes, kind="stable")
+    twice = np.flatnonzero(np.diff(codes[by_code]) == 0)
+    if twice.size:
+        first, second = by_code[twice[0]], by_code[twice[0] + 1]
+        raise TopologyError(
+            f"edge {source[first]} → {target[first]} appears more than once (columns {first} and {second}); "
+            "merge duplicates with edge_index, edge_attr = chimera_ssm.merge_edges(edge_index, edge_attr)"
+        )

@@ -1,0 +1,111 @@
+"""Disjoint unions: many graphs as one, without padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from chimera_ssm.errors import TopologyError
+from chimera_ssm.topology.base import Topology
+from chimera_ssm.topology.elimination import EliminationPlan, TooMuchFill, join_plans
+from chimera_ssm.topology.plans import PathPlan
+
+
+class Batch(Topology):
+    """The disjoint union of several topologies: nodes and edges of each, one after the other.
+
+    Made by `batch`. What is known of the parts (elimination orders above all) is reused, not found again.
+    """
+
+    _parts: tuple[Topology, ...]
+
+    def __init__(self, parts: tuple[Topology, ...]):
+        start = np.cumsum([0] + [p.num_nodes for p in parts])
+        source = np.concatenate([p._source + s for p, s in zip(parts, start, strict=False)])
+        target = np.concatenate([p._target + s for p, s in zip(parts, start, strict=False)])
+        super().__init__(int(start[-1]), source, target)
+        self.__dict__["_parts"] = parts
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(sorted({type(p).__name__ for p in self.parts}))
+        return f"Batch({len(self.parts)} × {kinds}: {self.num_nodes} nodes, {self.num_edges} edges)"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Batch) and self.parts == other.parts
+
+    def __hash__(self) -> int:
+        return hash((Batch, self.parts))
+
+    @property
+    def parts(self) -> tuple[Topology, ...]:  # noqa: D102
+        return self._parts
+
+    @cached_property
+    def is_acyclic(self) -> bool:  # noqa: D102
+        return all(p.is_acyclic for p in self.parts)
+
+    @cached_property
+    def is_forest(self) -> bool:  # noqa: D102
+        return all(p.is_forest for p in self.parts)
+
+    @cached_property
+    def diameter(self) -> int:  # noqa: D102
+        return max(p.diameter for p in self.parts)
+
+    @cached_property
+    def directed_paths(self) -> PathPlan | None:  # noqa: D102
+        return self._join_paths([p.directed_paths for p in self.parts])
+
+    @cached_property
+    def undirected_paths(self) -> PathPlan | None:  # noqa: D102
+        return self._join_paths([p.undirected_paths for p in self.parts])
+
+    def _join_paths(self, plans: list[PathPlan | None]) -> PathPlan | None:
+        joined: dict[str, list[Any]] = {"nodes": [], "ahead": [], "back": []}
+        node, edge = 0, 0
+        for part, plan in zip(self.parts, plans, strict=True):
+            if plan is None:
+                return None
+            nodes = np.arange(part.num_nodes) if plan.nodes is None else plan.nodes
+            joined["nodes"].append(nodes + node)
+            for name in ("ahead", "back"):
+                edges = getattr(plan, name)
+                joined[name].append(np.where(edges == part.num_edges, self.num_edges, edges + edge))
+            node, edge = node + part.num_nodes, edge + part.num_edges
+        plan = PathPlan(**{name: np.concatenate(arrays) for name, arrays in joined.items()})
+        in_order = np.array_equal(plan.nodes, np.arange(self.num_nodes))
+        return PathPlan(None, plan.ahead, plan.back) if in_order else plan
+
+    def _plan_elimination(self, limit: int) -> EliminationPlan:
+        plans = [p.elimination_plan(limit) for p in self.parts]
+        if (entries := sum(p.fill for p in plans)) > limit:
+            raise TooMuchFill(entries)
+        return join_plans(plans)
+
+    def flip(self) -> Batch:
+        """The union of the flipped parts."""
+        return Batch(tuple(p.flip() for p in self.parts))
+
+    def dags(self, *args: Any, **kwargs: Any) -> tuple[Batch, ...]:
+        """Unions of the parts' DAGs, first with first and so on; arguments are handed to each part."""
+        pieces = [p.dags(*args, **kwargs) for p in self.parts]
+        if len({len(p) for p in pieces}) > 1:
+            counts = sorted({(type(p).__name__, len(d)) for p, d in zip(self.parts, pieces, strict=True)})
+            raise TopologyError(
+                f"the parts of a batch must have equally many DAGs, found {counts}; batch topologies of one kind"
+            )
+        return tuple(Batch(row) for row in zip(*pieces, strict=True))
+
+
+def batch(topologies: Sequence[Topology]) -> Batch:
+    """Disjoint union of topologies, nodes and edges concatenated in order; batches are taken apart first."""
+    topologies = list(topologies)
+    for t in topologies:
+        if not isinstance(t, Topology):
+            raise TopologyError(f"batch takes a sequence of topologies, found {type(t).__name__} in it")
+    if not topologies:
+        raise TopologyError("batch needs at least one topology, found none")
+    return Batch(tuple(part for t in topologies for part in t.parts))

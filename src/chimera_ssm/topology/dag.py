@@ -1,0 +1,36 @@
+"""Any directed acyclic graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from chimera_ssm.topology.base import Topology, check_edges, check_num_nodes
+
+
+class DAG(Topology):
+    """A directed acyclic graph; self-loops are cycles.
+
+    Args:
+        num_nodes: T.
+        edge_index: ``[2, E]``, row 0 the source j and row 1 the target i of each edge; the order is kept.
+    """
+
+    def __init__(self, num_nodes: int, edge_index: torch.Tensor | np.ndarray | Sequence):
+        num_nodes = check_num_nodes(num_nodes)
+        super().__init__(num_nodes, *check_edges(num_nodes, edge_index))
+        _ = self._levels  # found now, so that a cycle is refused here
+
+    @property
+    def is_acyclic(self) -> bool:  # noqa: D102
+        return True
+
+    def flip(self) -> DAG:
+        """The DAG with every edge reversed, in the same edge order."""
+        return DAG(self.num_nodes, self._edge_index[::-1])
+
+    def dags(self) -> tuple[DAG]:
+        """Itself."""
+        return (self,)

@@ -1,0 +1,102 @@
+"""Any graph, and ways to turn one into something easier: merged edges, breadth-first DAGs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from chimera_ssm.errors import TopologyError
+from chimera_ssm.topology import order
+from chimera_ssm.topology.base import Topology, check_edges, check_num_nodes
+from chimera_ssm.topology.dag import DAG
+
+
+class Graph(Topology):
+    """A graph of any kind: directed or undirected (both directions listed), with cycles and self-loops.
+
+    Args:
+        num_nodes: T.
+        edge_index: ``[2, E]``, row 0 the source j and row 1 the target i of each edge; the order is kept.
+    """
+
+    def __init__(self, num_nodes: int, edge_index: torch.Tensor | np.ndarray | Sequence):
+        num_nodes = check_num_nodes(num_nodes)
+        super().__init__(num_nodes, *check_edges(num_nodes, edge_index))
+
+    @cached_property
+    def is_acyclic(self) -> bool:  # noqa: D102
+        try:
+            order.levels(self.num_nodes, self._source, self._target)
+        except TopologyError:
+            return False
+        return True
+
+    def flip(self) -> Graph:
+        """The graph with every edge reversed, in the same edge order."""
+        return Graph(self.num_nodes, self._edge_index[::-1])
+
+    def dags(self, roots: int | Sequence[int] = 1, seed: int = 0) -> tuple[DAG, ...]:
+        """Orient the graph breadth-first from each root: edges that lead away from it, then those that lead back.
+
+        Every edge except self-loops is in exactly one of the two DAGs of a root. Nodes are ranked by distance
+        from the root, equal ones by number; a component without a root starts at its first node. An
+        approximation: a path of the graph counts only as far as it runs in one of these directions.
+
+        Args:
+            roots: the roots, or how many to draw at random.
+            seed: of the random draw.
+        """
+        return tuple(dag for root in self._check_roots(roots, seed) for dag in self._orient(root))
+
+    def _check_roots(self, roots: int | Sequence[int], seed: int) -> list[int]:
+        if isinstance(roots, int):
+            if not 1 <= roots <= self.num_nodes:
+                raise TopologyError(f"the number of roots must be from 1 to {self.num_nodes}, found {roots}")
+            return np.random.default_rng(seed).choice(self.num_nodes, roots, replace=False).tolist()
+        outside = [r for r in roots if not 0 <= r < self.num_nodes]
+        if outside or not len(roots):
+            raise TopologyError(
+                f"roots must be nodes from 0 to {self.num_nodes - 1}, at least one, found {list(roots)}"
+            )
+        return [int(r) for r in roots]
+
+    def _orient(self, root: int) -> tuple[DAG, DAG]:
+        component = order.components(self.num_nodes, self._source, self._target)
+        roots = np.append(np.setdiff1d(component, component[root]), root)
+        both_ways = np.concatenate([self._source, self._target]), np.concatenate([self._target, self._source])
+        rank = order.distances(self.num_nodes, *both_ways, roots) * self.num_nodes + np.arange(self.num_nodes)
+        away, back = rank[self._source] < rank[self._target], rank[self._source] > rank[self._target]
+        return DAG(self.num_nodes, self._edge_index[:, away]), DAG(self.num_nodes, self._edge_index[:, back])
+
+
+def merge_edges(
+    edge_index: torch.Tensor, edge_attr: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Merge duplicate edges: each stays where it first stood, with the mean of its features.
+
+    Args:
+        edge_index: ``[2, E]``.
+        edge_attr: ``[E, …]`` floating-point features, or ``None``.
+
+    Returns:
+        ``edge_index [2, E']`` and ``edge_attr [E', …]`` or ``None``.
+    """
+    edge_index = torch.as_tensor(edge_index)
+    unique, group = torch.unique(edge_index, dim=1, return_inverse=True)
+    columns = torch.arange(edge_index.shape[1], device=edge_index.device)
+    first = columns.new_full((unique.shape[1],), edge_index.shape[1]).scatter_reduce(0, group, columns, "amin")
+    first, by_place = first.sort()
+    if edge_attr is None:
+        return edge_index[:, first], None
+    if edge_attr.shape[:1] != edge_index.shape[1:]:
+        raise ValueError(f"edge_attr must have {edge_index.shape[1]} rows, one per edge, found {list(edge_attr.shape)}")
+    if not edge_attr.is_floating_point():
+        raise ValueError(f"edge_attr is averaged and must be floating point, found {edge_attr.dtype}")
+    total = edge_attr.new_zeros(unique.shape[1], *edge_attr.shape[1:]).index_add(0, group, edge_attr)
+    count = torch.bincount(group, minlength=unique.shape[1]).view(-1, *[1] * (edge_attr.dim() - 1))
+    return edge_index[:, first], (total / count)[by_place]
+
+

@@ -1,0 +1,133 @@
+"""Grids of any number of axes: images, videos, volumes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from chimera_ssm.errors import TopologyError
+from chimera_ssm.topology.base import Array, Topology, check_num_nodes
+
+
+class _Lattice(Topology):
+    """Nodes of a grid in row-major order, and its links, axis after axis, each by its lower end."""
+
+    shape: tuple[int, ...]
+
+    def __init__(self, shape: Sequence[int], source: Array, target: Array):
+        super().__init__(prod(shape), source, target)
+        self.__dict__["shape"] = tuple(shape)
+
+    @property
+    def num_axes(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @cached_property
+    def coordinates(self) -> Array:
+        """Coordinates of each node, ``[T, axes]``."""
+        return np.stack(np.unravel_index(np.arange(self.num_nodes), self.shape), axis=1)
+
+    @property
+    def diameter(self) -> int:  # noqa: D102
+        return sum(self.shape) - self.num_axes
+
+    @cached_property
+    def _edge_axis(self) -> Array:
+        """Axis along which each edge runs, ``[E]``."""
+        return np.argmax(self.coordinates[self._source] != self.coordinates[self._target], axis=1)
+
+
+class GridDAG(_Lattice):
+    """A grid whose edges lead away from one corner.
+
+    Links are ordered by axis, then by their lower end in row-major order, whatever the corner: edge ``e`` of
+    all corners joins the same two nodes.
+
+    Args:
+        shape: number of nodes along each axis.
+        corner: for each axis, 0 if edges lead from the first index to the last, 1 if back; zeros if omitted.
+    """
+
+    corner: tuple[int, ...]
+
+    def __init__(self, shape: Sequence[int], corner: Sequence[int] | None = None):
+        shape = _check_shape(shape)
+        corner = _check_corner(shape, corner)
+        low, high = zip(*(_links(shape, axis)[:: -1 if corner[axis] else 1] for axis in range(len(shape))), strict=True)
+        super().__init__(shape, np.concatenate(low), np.concatenate(high))
+        self.__dict__["corner"] = corner
+
+    def __repr__(self) -> str:
+        return f"GridDAG({self.shape}, corner={self.corner})"
+
+    @property
+    def is_acyclic(self) -> bool:  # noqa: D102
+        return True
+
+    @cached_property
+    def _levels(self) -> Array:
+        last = np.array(self.shape) - 1
+        return np.where(self.corner, last - self.coordinates, self.coordinates).sum(axis=1)
+
+    def flip(self) -> GridDAG:
+        """The grid seen from the opposite corner, with the same edge order."""
+        return GridDAG(self.shape, tuple(1 - c for c in self.corner))
+
+    def dags(self) -> tuple[GridDAG]:
+        """Itself."""
+        return (self,)
+
+
+class Grid(_Lattice):
+    """An undirected grid: first all edges toward higher indices, as in `GridDAG`, then their reverses.
+
+    With ``reverse`` the two halves of the edge order are exchanged.
+    """
+
+    reverse: bool
+
+    def __init__(self, shape: Sequence[int], reverse: bool = False):
+        shape = _check_shape(shape)
+        low, high = (np.concatenate(x) for x in zip(*(_links(shape, a) for a in range(len(shape))), strict=True))
+        ends = np.concatenate([low, high]), np.concatenate([high, low])
+        super().__init__(shape, *(ends[::-1] if reverse else ends))
+        self.__dict__["reverse"] = bool(reverse)
+
+    def __repr__(self) -> str:
+        return f"Grid({self.shape}{', reverse=True' if self.reverse else ''})"
+
+    @property
+    def is_acyclic(self) -> bool:  # noqa: D102
+        return self.num_nodes == 1
+
+    def flip(self) -> Grid:
+        """The same grid; each edge takes the place of its reverse in the edge order."""
+        return Grid(self.shape, not self.reverse)
+
+    def dags(self) -> tuple[GridDAG, ...]:
+        """The grid seen from each of its 2**axes corners: (0, …, 0), (0, …, 1), …, (1, …, 1)."""
+        return tuple(GridDAG(self.shape, c) for c in itertools.product((0, 1), repeat=self.num_axes))
+
+
+def _links(shape: tuple[int, ...], axis: int) -> tuple[Array, Array]:
+    nodes = np.arange(prod(shape)).reshape(shape)
+    low = np.take(nodes, range(shape[axis] - 1), axis).ravel()
+    return low, low + prod(shape[axis + 1 :])
+
+
+def _check_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    if isinstance(shape, (str, bytes)) or not isinstance(shape, Sequence) or not len(shape):
+        raise TopologyError(f"a grid's shape is a tuple with a size per axis, e.g. (14, 14); found {shape!r}")
+    return tuple(check_num_nodes(size) for size in shape)
+
+
+def _check_corner(shape: tuple[int, ...], corner: Sequence[int] | None) -> tuple[int, ...]:
+    corner = (0,) * len(shape) if corner is None else tuple(corner)
+    if len(corner) != len(shape) or any(c not in (0, 1) for c in corner):
+        raise TopologyError(f"a corner is 0 or 1 for each of the {len(shape)} axes of {shape}, found {corner}")
+    return tuple(int(c) for c in corner)

@@ -1,0 +1,96 @@
+"""Lines: a text read one way, and the same text with influence running both ways."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from chimera_ssm.topology.base import Array, Topology, check_num_nodes
+from chimera_ssm.topology.plans import PathPlan
+
+
+class Line(Topology):
+    """The directed line 0 → 1 → … → T−1, or T−1 → … → 0 if ``reverse``. Edge ``e`` joins e and e+1."""
+
+    reverse: bool
+
+    def __init__(self, num_nodes: int, reverse: bool = False):
+        low = np.arange(check_num_nodes(num_nodes) - 1)
+        ends = (low + 1, low) if reverse else (low, low + 1)
+        super().__init__(int(num_nodes), *ends)
+        self.__dict__["reverse"] = bool(reverse)
+
+    def __repr__(self) -> str:
+        return f"Line({self.num_nodes}{', reverse=True' if self.reverse else ''})"
+
+    @property
+    def is_acyclic(self) -> bool:  # noqa: D102
+        return True
+
+    @cached_property
+    def _levels(self) -> Array:
+        return self._along(np.arange(self.num_nodes))
+
+    @property
+    def diameter(self) -> int:  # noqa: D102
+        return self.num_nodes - 1
+
+    @cached_property
+    def directed_paths(self) -> PathPlan:  # noqa: D102
+        nodes = self._along(np.arange(self.num_nodes))
+        none = np.full(self.num_nodes, self.num_edges)
+        ahead = np.concatenate([none[:1], self._along(np.arange(self.num_edges))])
+        return PathPlan(nodes if self.reverse else None, ahead, none)
+
+    def _along(self, numbers: Array) -> Array:
+        return numbers[::-1].copy() if self.reverse else numbers
+
+    def flip(self) -> Line:
+        """The line in the other direction, with the same edge order."""
+        return Line(self.num_nodes, not self.reverse)
+
+    def dags(self) -> tuple[Line]:
+        """Itself."""
+        return (self,)
+
+
+class UndirectedLine(Topology):
+    """The line 0 ↔ 1 ↔ … ↔ T−1. Edge ``e`` is e → e+1 for e < T−1; edge ``T−1+e`` is its reverse.
+
+    With ``reverse`` the two halves of the edge order are exchanged.
+    """
+
+    reverse: bool
+
+    def __init__(self, num_nodes: int, reverse: bool = False):
+        low = np.arange(check_num_nodes(num_nodes) - 1)
+        ends = np.concatenate([low, low + 1]), np.concatenate([low + 1, low])
+        super().__init__(int(num_nodes), *(ends[::-1] if reverse else ends))
+        self.__dict__["reverse"] = bool(reverse)
+
+    def __repr__(self) -> str:
+        return f"UndirectedLine({self.num_nodes}{', reverse=True' if self.reverse else ''})"
+
+    @property
+    def is_acyclic(self) -> bool:  # noqa: D102
+        return self.num_nodes == 1
+
+    @property
+    def diameter(self) -> int:  # noqa: D102
+        return self.num_nodes - 1
+
+    @cached_property
+    def undirected_paths(self) -> PathPlan:  # noqa: D102
+        none = np.array([self.num_edges])
+        first, second = np.arange(self.num_edges).reshape(2, -1)
+        ahead, back = (second, first) if self.reverse else (first, second)
+        return PathPlan(None, np.concatenate([none, ahead]), np.concatenate([back, none]))
+
+    def flip(self) -> UndirectedLine:
+        """The same line; each edge takes the place of its reverse in the edge order."""
+        return UndirectedLine(self.num_nodes, not self.reverse)
+
+    def dags(self) -> tuple[Line, Line]:
+        """The line forward and the line backward."""
+        return Line(self.num_nodes), Line(self.num_nodes, reverse=True)

@@ -1,0 +1,166 @@
+"""Orders and distances of a graph, in NumPy on integers: levels, cycles, components, paths, diameter.
+
+Every function takes ``num_nodes`` and the edges ``source[e] → target[e]``.
+"""
+
+import numpy as np
+
+from chimera_ssm.errors import TopologyError
+
+Array = np.ndarray
+
+#: Above this many nodes the diameter is bounded instead of computed.
+EXACT_DIAMETER_NODES = 20_000
+_REACH_BYTES = 1 << 26
+
+
+def neighbours(num_nodes: int, source: Array, target: Array) -> tuple[Array, Array]:
+    """Adjacency lists: node ``v`` leads to ``heads[pointer[v] : pointer[v + 1]]``."""
+    pointer = np.zeros(num_nodes + 1, dtype=np.int64)
+    np.cumsum(np.bincount(source, minlength=num_nodes), out=pointer[1:])
+    return pointer, target[np.argsort(source, kind="stable")]
+
+
+def ranges(start: Array, stop: Array) -> Array:
+    """``arange(start[0], stop[0])``, ``arange(start[1], stop[1])``, …, one after the other."""
+    count = stop - start
+    first = np.cumsum(count) - count
+    return np.arange(count.sum()) + np.repeat(start - first, count)
+
+
+def levels(num_nodes: int, source: Array, target: Array) -> Array:
+    """Length of the longest path that ends in each node of an acyclic graph, ``[T]``."""
+    pointer, heads = neighbours(num_nodes, source, target)
+    waiting = np.bincount(target, minlength=num_nodes)
+    level = np.full(num_nodes, -1, dtype=np.int64)
+    front, depth = np.flatnonzero(waiting == 0), 0
+    while front.size:
+        level[front] = depth
+        reached, arrivals = np.unique(heads[ranges(pointer[front], pointer[front + 1])], return_counts=True)
+        waiting[reached] -= arrivals
+        front, depth = reached[waiting[reached] == 0], depth + 1
+    if (level < 0).any():
+        cycle = " → ".join(map(str, find_cycle(source, target, level < 0)))
+        raise TopologyError(
+            f"a DAG has no cycles, but the edges contain {cycle}; remove one of them, or use Graph, "
+            "which allows cycles"
+        )
+    return level
+
+
+def find_cycle(source: Array, target: Array, unfinished: Array) -> list[int]:
+    """Nodes of one cycle, first repeated last. Each node of ``unfinished`` has a predecessor in it."""
+    inside = unfinished[source] & unfinished[target]
+    predecessor = dict(zip(target[inside].tolist(), source[inside].tolist(), strict=True))
+    trail, node = {}, next(iter(predecessor))
+    while node not in trail:
+        trail[node] = len(trail)
+        node = predecessor[node]
+    loop = list(trail)[trail[node] :]
+    return [node, *reversed(loop)]
+
+
+def components(num_nodes: int, source: Array, target: Array) -> Array:
+    """Label each node with the smallest node of its weakly connected component, ``[T]``."""
+    label = np.arange(num_nodes)
+    while True:
+        merged, low = label.copy(), np.minimum(label[source], label[target])
+        np.minimum.at(merged, label[source], low)
+        np.minimum.at(merged, label[target], low)
+        while not np.array_equal(merged, merged[merged]):
+            merged = merged[merged]
+        if np.array_equal(merged, label):
+            return label
+        label = merged
+
+
+def is_forest(num_nodes: int, source: Array, target: Array) -> bool:
+    """Whether the graph, directions and self-loops forgotten, has no cycle."""
+    low, high = np.minimum(source, target), np.maximum(source, target)
+    links = np.unique(low[low != high] * num_nodes + high[low != high]).size
+    return links == num_nodes - np.unique(components(num_nodes, source, target)).size
+
+
+def distances(num_nodes: int, source: Array, target: Array, roots: Array) -> Array:
+    """Steps from the nearest of ``roots`` along the edges, −1 where none leads, ``[T]``."""
+    pointer, heads = neighbours(num_nodes, source, target)
+    distance = np.full(num_nodes, -1, dtype=np.int64)
+    front, step = np.unique(roots), 0
+    while front.size:
+        distance[front] = step
+        reached = np.unique(heads[ranges(pointer[front], pointer[front + 1])])
+        front, step = reached[distance[reached] < 0], step + 1
+    return distance
+
+
+def directed_paths(num_nodes: int, source: Array, target: Array) -> Array | None:
+    """Nodes of a graph of disjoint directed paths, path after path; ``None`` for any other graph."""
+    if not _at_most_one(source) or not _at_most_one(target) or (source == target).any():
+        return None
+    following = np.full(num_nodes, -1, dtype=np.int64)
+    following[source] = target
+    starts = np.flatnonzero(np.bincount(target, minlength=num_nodes) == 0)
+    return _walk(num_nodes, starts, following.tolist())
+
+
+def undirected_paths(num_nodes: int, source: Array, target: Array) -> Array | None:
+    """Nodes of a graph whose links form disjoint paths, path after path; ``None`` for any other graph."""
+    if (source == target).any() or not is_forest(num_nodes, source, target):
+        return None
+    links: list[list[int]] = [[] for _ in range(num_nodes)]
+    for low, high in {(min(p), max(p)) for p in zip(source.tolist(), target.tolist(), strict=True)}:
+        links[low].append(high)
+        links[high].append(low)
+    if max(map(len, links)) > 2:
+        return None
+    order: list[int] = []
+    seen = [False] * num_nodes
+    for start in range(num_nodes):
+        node = start if len(links[start]) < 2 and not seen[start] else -1
+        while node >= 0:
+            seen[node] = True
+            order.append(node)
+            node = next((n for n in links[node] if not seen[n]), -1)
+    return np.array(order)
+
+
+def largest_distance(num_nodes: int, source: Array, target: Array) -> int:
+    """Largest finite distance between two nodes: all searches at once, 64 roots to a word."""
+    keep = source != target
+    source, target = source[keep], target[keep]
+    if not source.size:
+        return 0
+    by_target = np.argsort(target, kind="stable")
+    source, (reached, first) = source[by_target], np.unique(target[by_target], return_index=True)
+    words = max(1, _REACH_BYTES // (8 * source.size))
+    return max(
+        _spread(num_nodes, source, reached, first, np.arange(start, min(start + 64 * words, num_nodes)))
+        for start in range(0, num_nodes, 64 * words)
+    )
+
+
+def _spread(num_nodes: int, source: Array, reached: Array, first: Array, roots: Array) -> int:
+    """Rounds until nothing more is heard from ``roots``; bit ``r`` of a row: root ``r`` reaches the node."""
+    bits = np.zeros((num_nodes, -(-roots.size // 64)), dtype=np.uint64)
+    local = np.arange(roots.size)
+    bits[roots, local // 64] = np.uint64(1) << (local % 64).astype(np.uint64)
+    rounds = 0
+    while True:
+        heard = bits[reached] | np.bitwise_or.reduceat(bits[source], first, axis=0)
+        if np.array_equal(heard, bits[reached]):
+            return rounds
+        bits[reached] = heard
+        rounds += 1
+
+
+def _at_most_one(nodes: Array) -> bool:
+    return np.unique(nodes).size == nodes.size
+
+
+def _walk(num_nodes: int, starts: Array, following: list[int]) -> Array | None:
+    order: list[int] = []
+    for node in starts.tolist():
+        while node >= 0:
+            order.append(node)
+            node = following[node]
+    return np.array(order) if len(order) == num_nodes else None
