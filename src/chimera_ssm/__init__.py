@@ -1,0 +1,45 @@
+"""Chimera: state space models on any topology.
+
+    topology → adjacency → solver → mixer → block → model → recipe
+
+Letters, the same everywhere: ``T`` nodes, ``E`` edges, ``H`` heads, ``P`` channels per head, ``N`` state size,
+``G`` groups of heads that share B and C, ``K`` right-hand sides.
+
+Every public name can be imported from here; it is loaded on first use.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from chimera_ssm.version import __version__
+
+_HOMES = {
+    "errors": ("TopologyError",),
+    "topology": (
+        "Batch", "DAG", "Graph", "Grid", "GridDAG", "Line", "Topology", "UndirectedLine", "batch", "merge_edges",
+    ),
+    "adjacency": (
+        "Adjacency", "dag_adjacency", "graph_adjacency", "grid_adjacency", "linear_attention", "mamba2", "retnet",
+        "undirected_line_adjacency",
+    ),
+    "solvers": (
+        "Choice", "Dense", "Elimination", "Neumann", "Solver", "Squaring", "Sweep", "checking", "mask", "mix",
+        "select_solver", "solve",
+    ),
+    "nn": ("Block", "Chimera", "DropPath", "LocalConv"),
+}  # fmt: skip
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [*_HOME, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from chimera_ssm.topology import Topology
 
@@ -53,9 +54,9 @@ class Resolvent(ABC):
 
     def mask(self) -> Tensor:
         """Rows of L, each within its own part, ``[G, T, S]`` with S nodes in the largest part."""
-        place = self.topology.tensors("place", self.weight.device)
-        size = int(self.topology.part_sizes.max())
-        unit = torch.nn.functional.one_hot(place, size).to(self.weight.dtype)
+        plan = self.topology.tensors("block_plan", self.weight.device)
+        _, size = plan.shape
+        unit = one_hot(plan.place % size, size).to(self.weight.dtype)
         return self.solve(unit.expand(self.weight.shape[0], -1, -1))
 
     def mix_states(self, C: Tensor, B: Tensor, V: Tensor) -> Tensor | None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from chimera_ssm.errors import TopologyError
 from chimera_ssm.solvers.base import ExactResolvent, Resolvent, Solver
 from chimera_ssm.solvers.sweep import node_major, scan_mix_work, sweep
 from chimera_ssm.solvers.undirected_line import UndirectedPathResolvent
 from chimera_ssm.topology import Topology
-from chimera_ssm.topology.base import LevelPlan
-from chimera_ssm.topology.elimination import EliminationPlan, TooMuchFill
+from chimera_ssm.topology.elimination import TooMuchFill
+from chimera_ssm.topology.plans import FactorPlan
 
-#: Entries of L + U above which the factors are refused: half a gigabyte for each head in float32.
+#: Entries of L + U above which factors are refused: half a gigabyte for each head in float32.
 MAX_ENTRIES = 1 << 27
 
 
@@ -28,15 +26,28 @@ class Elimination(Solver):
     `graph_adjacency` whatever its data, and on acyclic graphs; for other weights use `Dense`.
     """
 
+    def why_not(self, topology: Topology) -> str | None:  # noqa: D102
+        if topology.undirected_paths is not None:
+            return None
+        try:
+            topology.elimination_plan(MAX_ENTRIES)
+        except TooMuchFill as error:
+            return (
+                f"its factors need at least {error.entries:,} entries, {error.entries * 4 / 1e9:.1f} GB for each head "
+                f"in float32, and at most {MAX_ENTRIES:,} are allowed"
+            )
+        return None
+
     def resolvent(self, topology: Topology, weight: Tensor) -> Resolvent:  # noqa: D102
         if topology.undirected_paths is not None:
             return UndirectedPathResolvent(topology, weight)
-        return ExactResolvent(topology, weight, LDU(topology, weight.detach()))
+        plan = topology.tensors("factor_plan", weight.device)
+        return ExactResolvent(topology, weight, LDU(topology.num_nodes, plan, weight.detach()))
 
     def column_work(self, topology: Topology) -> int:  # noqa: D102
         if topology.undirected_paths is not None:
             return 2 * topology.num_nodes
-        return elimination_plan(topology).fill
+        return topology.elimination_plan(MAX_ENTRIES).fill
 
     def state_work(self, topology: Topology, N: int, P: int, groups_per_head: float) -> float:  # noqa: D102
         if topology.undirected_paths is None:
@@ -45,19 +56,38 @@ class Elimination(Solver):
 
 
 class LDU:
-    """Factors of I − A: unit triangular L and U as weights of sweeps along the plan's pairs, and the pivots."""
+    """Factors of I − A, rows by heads: pivots ``[T, G]``, and −L, −U off their unit diagonals ``[F, G]``.
 
-    def __init__(self, topology: Topology, weight: Tensor):
-        plan = elimination_plan(topology)
-        device = weight.device
-        self.plan = LevelPlan(*(torch.from_numpy(x).to(device) for x in (plan.early, plan.early, plan.late)), ())
-        self.diagonal, self.lower, self.upper = _entries(topology, plan, weight)
-        for level in range(len(plan.bounds) - 2):
-            self._eliminate(plan, level)
+    So stored, L⁻¹ is a sweep along the plan's pairs and U⁻¹ one against them.
+    """
 
-    def _eliminate(self, plan: EliminationPlan, level: int) -> None:
-        ...
+    def __init__(self, num_nodes: int, plan: FactorPlan, weight: Tensor):
+        weight = weight.t()
+        self.pairs = plan.pairs
+        self.pivot = weight.new_ones(num_nodes, weight.shape[1])
+        self.pivot[plan.loops[1]] -= weight[plan.loops[0]]
+        self.lower, self.upper = weight.new_zeros(2, plan.pairs.source.shape[0], weight.shape[1])
+        self.lower[plan.lower[1]] = -weight[plan.lower[0]]
+        self.upper[plan.upper[1]] = -weight[plan.upper[0]]
+        for first, last, updates in zip(plan.pairs.bounds, plan.pairs.bounds[1:], plan.updates, strict=False):
+            self._eliminate(first, last, updates)
+
+    def _eliminate(self, first: int, last: int, updates: Tensor) -> None:
+        """Eliminate the early nodes of the pairs ``first`` to ``last``, which do not touch each other."""
+        pivot = self.pivot[self.pairs.source[first:last]]
+        column, row = self.lower[first:last] / pivot, self.upper[first:last]
+        self.pivot.index_add_(0, self.pairs.target[first:last], -column * row)
+        one, other, into = updates
+        self.lower.index_add_(0, into, -column.index_select(0, other) * row.index_select(0, one))
+        self.upper.index_add_(0, into, -column.index_select(0, one) * row.index_select(0, other))
+        self.lower[first:last] = -column
+        self.upper[first:last] = -row / pivot
 
     def apply(self, rhs: Tensor, transpose: bool) -> Tensor:
-        """``L @ rhs`` or ``Lᵀ @ rhs``."""
-        ...
+        """``(I − A)⁻¹ @ rhs``, or transposed: the same with L and U exchanged."""
+        first, second = (self.upper, self.lower) if transpose else (self.lower, self.upper)
+        x = node_major(rhs)
+        sweep(x, self.pairs, first, transpose=False)
+        x /= self.pivot.unsqueeze(-1)
+        sweep(x, self.pairs, second, transpose=True)
+        return x.transpose(0, 1)

@@ -6,13 +6,15 @@ weights may be zero or negative.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from chimera_ssm.solvers.base import ExactResolvent
 from chimera_ssm.topology import Line, Topology
-from chimera_ssm.topology.base import PathPlan
+from chimera_ssm.topology.plans import PathPlan
 
 CHUNK = 32
 
@@ -110,7 +112,12 @@ def line_mix(a: Tensor, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
 
 def line_resolvent(a: Tensor) -> ExactResolvent:
     """The resolvent of a line in line order, from ``a [G, T]`` as in `Scan`; differentiable in a."""
-    return ExactResolvent(Line(a.shape[1]), a[:, 1:], Scan(a.detach()))
+    return ExactResolvent(_line(a.shape[1]), a[:, 1:], Scan(a.detach()))
+
+
+@lru_cache(maxsize=64)
+def _line(num_nodes: int) -> Line:
+    return Line(num_nodes)
 
 
 def to_chunks(x: Tensor, size: int) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 from chimera_ssm.solvers.base import ExactResolvent, Solver
 from chimera_ssm.solvers.scan import CHUNK, PathResolvent
 from chimera_ssm.topology import Topology
-from chimera_ssm.topology.base import LevelPlan
+from chimera_ssm.topology.plans import LevelPlan, Schedule
 
 
 @dataclass(frozen=True)
@@ -41,22 +41,22 @@ class LevelFactors:
     """Weights of an acyclic graph in the order of its levels, heads side by side."""
 
     def __init__(self, plan: LevelPlan, weight: Tensor):
-        self.plan = plan
+        self.schedule = plan.schedule
         self.weight = weight.t().index_select(0, plan.edges)
 
     def apply(self, rhs: Tensor, transpose: bool) -> Tensor:
         """``L @ rhs`` or ``Lᵀ @ rhs``."""
         x = node_major(rhs)
-        sweep(x, self.plan, self.weight, transpose)
+        sweep(x, self.schedule, self.weight, transpose)
         return x.transpose(0, 1)
 
 
-def sweep(x: Tensor, plan: LevelPlan, weight: Tensor, transpose: bool) -> None:
-    """Substitute level by level, in place: ``x [T, G, K]``, weights ``[E, G]`` in the plan's order."""
+def sweep(x: Tensor, schedule: Schedule, weight: Tensor, transpose: bool) -> None:
+    """Substitute group by group, in place: ``x [T, G, K]``, weights ``[E, G]`` in the order of the schedule."""
     flat = x.view(x.shape[0], -1)
-    spans = list(zip(plan.bounds, plan.bounds[1:], strict=False))
+    spans = list(zip(schedule.bounds, schedule.bounds[1:], strict=False))
     for first, last in reversed(spans) if transpose else spans:
-        source, target = plan.source[first:last], plan.target[first:last]
+        source, target = schedule.source[first:last], schedule.target[first:last]
         if transpose:
             source, target = target, source
         message = weight[first:last].unsqueeze(-1) * x.index_select(0, source)

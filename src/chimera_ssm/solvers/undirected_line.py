@@ -8,6 +8,7 @@ With ``a_i = A[i, i+1]``, ``b_i = A[i+1, i]`` and pivots d⁺, d⁻ from either 
 
 from __future__ import annotations
 
+from math import isqrt
 from typing import Any
 
 import torch
@@ -15,8 +16,12 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from chimera_ssm.solvers.base import Resolvent
-from chimera_ssm.solvers.scan import CHUNK, line_mix, line_resolvent, to_chunks
+from chimera_ssm.solvers.scan import line_mix, line_resolvent, to_chunks
 from chimera_ssm.topology import Topology
+
+
+#: Pivots are at least a half, so that products of this many stay far from underflow in float64.
+_LONGEST_PRODUCT = 256
 
 
 class UndirectedPathResolvent(Resolvent):
@@ -26,7 +31,7 @@ class UndirectedPathResolvent(Resolvent):
         super().__init__(topology, weight)
         plan = topology.tensors("undirected_paths", weight.device)
         self.nodes = plan.nodes
-        padded = pad(weight, (0, 1)).double()
+        padded = pad(weight, (0, 1)).to(torch.float32 if weight.device.type == "mps" else torch.float64)
         b, a = padded[:, plan.ahead][:, 1:], padded[:, plan.back][:, :-1]
         ahead, back = pivots(a * b), pivots((a * b).flip(1)).flip(1)
         self.theta = (1 / (ahead + back - 1)).to(weight.dtype)
@@ -73,32 +78,30 @@ class _Pivots(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         p, d = ctx.saved_tensors
         before = d[:, :-1]
-        weight = pad(p / before**2, (1, 0)).flip(1)  # enters i from i+1
-        enters = pad(weight[:, :-1], (1, 0))
-        D = line_resolvent(enters).solve(grad.flip(1).unsqueeze(-1)).squeeze(-1).flip(1)
+        enters = pad((p / before**2).flip(1), (1, 0))
+        with torch.autocast(grad.device.type, enabled=False):
+            D = line_resolvent(enters).solve(grad.flip(1).unsqueeze(-1)).squeeze(-1).flip(1)
         return -D[:, 1:] / before
 
 
 def _continued_fraction(p: Tensor) -> Tensor:
     """The pivots as ratios u/v of a linear recurrence ``(u, v) ← (u − p v, u)``, whose steps compose.
 
-    Chunks are composed side by side, then joined one after the other: 2√T steps instead of T.
+    Chunks are composed side by side, then joined one after the other: about 2√T steps instead of T.
     """
-    length = p.shape[1] + 1
-    size = max(1, min(CHUNK, p.shape[1]))
-    p = to_chunks(p.unsqueeze(-1), size).squeeze(-1) if p.shape[1] else p.unsqueeze(-1)
-    u = [torch.ones_like(p[..., 0]), torch.zeros_like(p[..., 0])]
-    v = [u[1], u[0]]
-    composed = []
-    for k in range(p.shape[-1]):
-        u, v = [u[0] - p[..., k] * v[0], u[1] - p[..., k] * v[1]], u
-        composed.append(torch.stack([*u, *v], dim=-1))
-    d = torch.ones_like(p[:, :1, 0])
+    G, links = p.shape
+    d = p.new_ones(G, 1)
+    if not links:
+        return d
+    p = to_chunks(p.unsqueeze(-1), min(_LONGEST_PRODUCT, isqrt(links) + 1)).squeeze(-1)
+    one, zero = torch.ones_like(p[..., 0]), torch.zeros_like(p[..., 0])
+    u, v = torch.stack([one, zero]), torch.stack([zero, one])  # coefficients of d and 1 in the numerator, below it
+    steps = []
+    for p_k in p.unbind(-1):
+        u, v = u - p_k * v, u
+        steps.append(torch.cat([u, v]))
     pieces = [d]
-    steps = torch.stack(composed, dim=2) if composed else p.new_zeros(*p.shape[:2], 0, 4)
-    for chunk in steps.unbind(1):
-        u0, u1, v0, v1 = chunk.unbind(-1)
-        values = (u0 * d + u1) / (v0 * d + v1)
-        pieces.append(values)
-        d = values[:, -1:]
-    return torch.cat(pieces, dim=1)[:, :length]
+    for u_d, u_1, v_d, v_1 in torch.stack(steps, dim=-1).unbind(2):
+        pieces.append((u_d * d + u_1) / (v_d * d + v_1))
+        d = pieces[-1][:, -1:]
+    return torch.cat(pieces, dim=1)[:, : links + 1]

@@ -62,12 +62,14 @@ class BlockPlan:
 
     Attributes:
         shape: number of blocks and S.
+        trivial: whether blocks are the nodes as they are: no padding, no other order.
         entry: place of each edge's weight among the ``blocks·S·S`` entries, ``[E]``.
         node: node at each of the ``blocks·S`` places, T (no node) in the padding.
         place: place of each node among those, ``[T]``.
     """
 
     shape: tuple[int, int]
+    trivial: bool
     entry: Array
     node: Array
     place: Array
@@ -99,7 +101,8 @@ def block_plan(part: Array, sizes: Array, order: Array, source: Array, target: A
     place[order] = part[order] * side + ranges(np.zeros_like(sizes), sizes)
     node = np.full(blocks * side, order.size)
     node[place] = np.arange(order.size)
-    return BlockPlan((blocks, side), place[target] * side + place[source] % side, node, place)
+    entry = place[target] * side + place[source] % side
+    return BlockPlan((blocks, side), np.array_equal(place, np.arange(blocks * side)), entry, node, place)
 
 
 def on_device(value: Any, device: torch.device) -> Any:

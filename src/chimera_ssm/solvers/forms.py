@@ -1,0 +1,74 @@
+"""The two forms of a mix, ``y = (L ⊙ C B̄ᵀ) V``: through the mask, or through the states.
+
+``Z`` is all leading dimensions as one. ``C, B [Z, G, T, N]``, ``V [Z, H, T, P]``, scale ``[Z, H, T]``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from chimera_ssm.solvers.base import BLOCK_ELEMENTS, Resolvent
+from chimera_ssm.solvers.blocks import join, split
+
+
+class Term(NamedTuple):
+    """One topology's share of a mix."""
+
+    resolvent: Resolvent
+    C: Tensor
+    B: Tensor
+    scale: Tensor | None
+
+
+def mix_by_mask(terms: list[Term], V: Tensor) -> Tensor:
+    """``Σ_d (L_d ⊙ C_d B̄_dᵀ) V``: masks are added up and multiplied with V once; T² work and memory."""
+    plan = terms[0].resolvent.topology.tensors("block_plan", V.device)
+    products: dict[tuple[int, int], Tensor] = {}
+    total = None
+    for term in terms:
+        G = term.C.shape[1]
+        key = id(term.C), id(term.B)
+        if key not in products:
+            products[key] = (split(plan, term.C) @ split(plan, term.B).mT).unsqueeze(2)
+        mask = split(plan, term.resolvent.mask())
+        masked = mask.view(V.shape[0], G, -1, *mask.shape[1:]) * products[key]
+        masked = masked.flatten(1, 2)
+        if term.scale is not None:
+            masked = masked * split(plan, term.scale.unsqueeze(-1)).mT
+        total = masked if total is None else total + masked
+    assert total is not None
+    return join(plan, total @ split(plan, V))
+
+
+def mix_by_states(terms: list[Term], V: Tensor) -> Tensor:
+    """The same by states ``h = L (B̄ ⊗ v)``, ``y = Cᵀ h``: linear in T, one topology after the other."""
+    total = None
+    for term in terms:
+        scaled = V if term.scale is None else term.scale.unsqueeze(-1) * V
+        y = term.resolvent.mix_states(term.C, term.B, scaled)
+        y = _mix_columns(term, scaled) if y is None else y
+        total = y if total is None else total + y
+    assert total is not None
+    return total
+
+
+def _mix_columns(term: Term, V: Tensor) -> Tensor:
+    """Solve for a block of state channels at a time. Its states are computed again for the backward pass."""
+    block = max(1, BLOCK_ELEMENTS // V.numel())
+    blocks = zip(term.C.split(block, -1), term.B.split(block, -1), strict=True)
+    y = [
+        checkpoint(_mix_block, term.resolvent, C, B, V, use_reentrant=False, preserve_rng_state=False)
+        for C, B in blocks
+    ]
+    return sum(y[1:], start=y[0])
+
+
+def _mix_block(resolvent: Resolvent, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
+    Z, H, T, P = V.shape
+    C, B = (x.repeat_interleave(H // x.shape[1], dim=1) for x in (C, B))
+    rhs = B.unsqueeze(-1) * V.unsqueeze(-2)
+    states = resolvent.solve(rhs.view(Z * H, T, -1)).reshape(rhs.shape)
+    return (C.unsqueeze(-2) @ states).squeeze(-2)

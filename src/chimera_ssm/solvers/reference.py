@@ -1,0 +1,40 @@
+"""The slow truth: the equations as they stand, dense, in float64, differentiated by autograd."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from chimera_ssm.topology import Topology
+
+
+def reference_matrix(topology: Topology, weight: Tensor) -> Tensor:
+    """A itself: ``[..., H, E]`` → ``[..., H, T, T]``, float64."""
+    source, target = topology.edge_index
+    A = torch.zeros(*weight.shape[:-1], topology.num_nodes, topology.num_nodes, dtype=torch.float64)
+    A[..., target, source] = weight.double()
+    return A
+
+
+def reference_mask(topology: Topology, weight: Tensor) -> Tensor:
+    """``L = (I − A)⁻¹``."""
+    return torch.linalg.inv(torch.eye(topology.num_nodes, dtype=torch.float64) - reference_matrix(topology, weight))
+
+
+def reference_series(topology: Topology, weight: Tensor, power: int) -> Tensor:
+    """``Σ_{k≤power} Aᵏ``, term by term."""
+    A = reference_matrix(topology, weight)
+    term = total = torch.eye(topology.num_nodes, dtype=torch.float64).expand_as(A)
+    for _ in range(power):
+        term = A @ term
+        total = total + term
+    return total
+
+
+def reference_mix(L: Tensor, C: Tensor, B: Tensor, V: Tensor, scale: Tensor | None = None) -> Tensor:
+    """``(L ⊙ C B̄ᵀ) V`` with C and B shared by the heads of a group."""
+    C, B, V = C.double(), B.double(), V.double()
+    products = (C @ B.mT).repeat_interleave(V.shape[-3] // C.shape[-3], dim=-3)
+    if scale is not None:
+        products = products * scale.double().unsqueeze(-2)
+    return (L * products) @ V
