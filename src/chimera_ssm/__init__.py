@@ -26,7 +26,10 @@ _HOMES = {
         "Choice", "Dense", "Elimination", "Neumann", "Solver", "Squaring", "Sweep", "checking", "mask", "mix",
         "select_solver", "solve",
     ),
-    "nn": ("Block", "Chimera", "DropPath", "LocalConv"),
+    "nn": (
+        "Block", "Chimera", "DropPath", "Kind", "MixerState", "NeighbourConv", "OnDAG", "OnGraph", "OnGrid", "OnLine",
+        "OnTwoLines", "OnUndirectedLine", "WindowConv",
+    ),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

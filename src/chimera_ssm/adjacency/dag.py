@@ -31,7 +31,7 @@ def dag_adjacency(
     normalize: str = "mean",
     node_mask: Tensor | None = None,
 ) -> Adjacency:
-    r"""Selective weights on any acyclic graph.
+    """Selective weights on any acyclic graph.
 
         A_ij = exp(−Δ_ij) / n_i        B̄_i = (Σ_{j∈p(i)} Δ_ij) / n_i · B_i
 
@@ -49,9 +49,7 @@ def dag_adjacency(
     """
     delta = check_steps("delta", delta, topology)
     source, target = ends(topology, delta.device)
-    return _adjacency(
-        topology, at(delta, target), at(delta, source), delta, edge_step, step, normalize, node_mask
-    )
+    return _adjacency(topology, at(delta, target), at(delta, source), delta, edge_step, step, normalize, node_mask)
 
 
 def grid_adjacency(
@@ -72,14 +70,21 @@ def grid_adjacency(
         node_mask: as in `dag_adjacency`.
     """
     axis = edge_axis(topology, delta.device)
-    axes = int(topology.parts[0].num_axes)  # ty: ignore[unresolved-attribute]
+    axes = int(topology.parts[0].num_axes)  # ty: ignore[missing-attribute]
     if delta.dim() < 3 or delta.shape[-2] != axes:
         raise ValueError(f"delta must have shape [..., H, {axes}, T] for {topology!r}, found {list(delta.shape)}")
     delta = check_steps("delta", delta, topology)
     source, target = ends(topology, delta.device)
     flat, start = delta.flatten(-2), axis * topology.num_nodes
     return _adjacency(
-        topology, at(flat, start + target), at(flat, start + source), delta.mean(-2), None, step, normalize, node_mask
+        topology,
+        at(flat, start + target),
+        at(flat, start + source),
+        delta.mean(-2),
+        None,
+        step,
+        normalize,
+        node_mask,
     )
 
 
@@ -107,12 +112,10 @@ def _adjacency(
     node_mask = check_mask(node_mask, topology)
     alive = edges_alive(topology, node_mask)
     _, target = ends(topology, own.device)
-    if step == "target":
-        delta = at_target
-    elif edge_step is None:
-        delta = (at_target + at_source) / 2
-    else:
-        delta = (at_target + at_source + check_edge_steps(edge_step, topology)) / 3
+    steps = [at_target] if step == "target" else [at_target, at_source]
+    if edge_step is not None:
+        steps.append(check_edge_steps(edge_step, topology))
+    delta = torch.stack(torch.broadcast_tensors(*steps)).mean(0)
     weight = torch.exp(-delta)
     if alive is None:
         degree = topology.tensors("in_degree", own.device)

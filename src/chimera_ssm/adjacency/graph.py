@@ -28,7 +28,7 @@ def graph_adjacency(
     gamma: float = 0.95,
     node_mask: Tensor | None = None,
 ) -> Adjacency:
-    r"""Selective weights on any graph, row sums below γ.
+    """Selective weights on any graph, row sums below γ.
 
         A_ij = exp(−(Δ¹_i + Δ²_j + Δ'_ij) / 3)        (the mean of two where there is no edge step)
         A[i, :] ← γ A[i, :] / (Σ_j A_ij + exp(−Ψ_i))        B̄_i = Δ¹_i B_i
@@ -50,11 +50,10 @@ def graph_adjacency(
     delta_source = delta if delta_source is None else check_steps("delta_source", delta_source, topology)
     node_mask = check_mask(node_mask, topology)
     source, target = ends(topology, delta.device)
-    exponent = at(delta, target) + at(delta_source, source)
-    if edge_step is None:
-        exponent = -exponent / 2
-    else:
-        exponent = -(exponent + check_edge_steps(edge_step, topology)) / 3
+    steps = [at(delta, target), at(delta_source, source)]
+    if edge_step is not None:
+        steps.append(check_edge_steps(edge_step, topology))
+    exponent = -torch.stack(torch.broadcast_tensors(*steps)).mean(0)
     if (alive := edges_alive(topology, node_mask)) is not None:
         exponent = exponent.masked_fill(~alive, -torch.inf)
     weight = gamma * _row_softmax(exponent, -psi.expand(*exponent.shape[:-1], -1), target)

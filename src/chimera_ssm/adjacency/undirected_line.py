@@ -25,7 +25,7 @@ def undirected_line_adjacency(
     gamma: float = 0.99,
     node_mask: Tensor | None = None,
 ) -> Adjacency:
-    r"""Selective weights on an undirected line, the product over each two-cycle below γ²/4.
+    """Selective weights on an undirected line, the product over each two-cycle below γ²/4.
 
     For the link between i and i+1, with ``a = exp(−(Δ¹_i + Δ²_{i+1})/2)``, ``b`` the reverse and
     ``ψ = max(exp(−(Ψ_i + Ψ_{i+1})/2), 1e-4)``:

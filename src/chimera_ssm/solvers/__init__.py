@@ -1,8 +1,8 @@
 """Solvers: (I − A)⁻¹ for every topology, exact and differentiable, behind three verbs.
 
-    mask   L                       Dense  Sweep  Elimination  Squaring    exact
-    solve  L @ rhs                 Neumann                                truncated, asked for by name
-    mix    (L ⊙ C B̄ᵀ) V            select_solver                          which, and why
+mask   L                       Dense  Sweep  Elimination  Squaring    exact
+solve  L @ rhs                 Neumann                                truncated, asked for by name
+mix    (L ⊙ C B̄ᵀ) V            select_solver                          which, and why
 """
 
 from chimera_ssm.solvers.base import Solver

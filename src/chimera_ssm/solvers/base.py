@@ -82,7 +82,7 @@ class ExactResolvent(Resolvent):
         super().__init__(topology, weight)
         self.factors = factors
 
-    def solve(self, rhs: Tensor) -> Tensor:  # noqa: D102
+    def solve(self, rhs: Tensor) -> Tensor:
         return _Solve.apply(self.weight, rhs, self.topology, self.factors, False)
 
 
@@ -100,7 +100,8 @@ class _Solve(torch.autograd.Function):
         return x
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,) = grads
         weight, x = ctx.saved_tensors
         with torch.autocast(grad.device.type, enabled=False):
             adjoint = _Solve.apply(weight, grad, ctx.topology, ctx.factors, not ctx.transpose)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -13,7 +13,7 @@ _checking: ContextVar[bool] = ContextVar("chimera_checking", default=False)
 
 
 @contextmanager
-def checking(enabled: bool = True) -> Iterator[None]:
+def checking(enabled: bool = True) -> Generator[None]:
     """Within this context every verb, layers' included, refuses values that are not finite.
 
     Example:

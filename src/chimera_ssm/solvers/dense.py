@@ -17,14 +17,14 @@ from chimera_ssm.topology.plans import BlockPlan
 class Dense(Solver):
     """Exact on any topology, for any weights that leave I − A invertible; T² memory and up to T³ work."""
 
-    def resolvent(self, topology: Topology, weight: Tensor) -> ExactResolvent:  # noqa: D102
+    def resolvent(self, topology: Topology, weight: Tensor) -> ExactResolvent:
         if topology.is_acyclic:
             plan = topology.tensors("sorted_block_plan", weight.device)
             return ExactResolvent(topology, weight, Triangular(plan, weight.detach()))
         plan = topology.tensors("block_plan", weight.device)
         return ExactResolvent(topology, weight, PivotedLU(plan, weight.detach()))
 
-    def column_work(self, topology: Topology) -> int:  # noqa: D102
+    def column_work(self, topology: Topology) -> int:
         return int((topology.part_sizes**2).sum())
 
 

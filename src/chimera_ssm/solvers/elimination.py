@@ -26,7 +26,7 @@ class Elimination(Solver):
     `graph_adjacency` whatever its data, and on acyclic graphs; for other weights use `Dense`.
     """
 
-    def why_not(self, topology: Topology) -> str | None:  # noqa: D102
+    def why_not(self, topology: Topology) -> str | None:
         if topology.undirected_paths is not None:
             return None
         try:
@@ -38,18 +38,18 @@ class Elimination(Solver):
             )
         return None
 
-    def resolvent(self, topology: Topology, weight: Tensor) -> Resolvent:  # noqa: D102
+    def resolvent(self, topology: Topology, weight: Tensor) -> Resolvent:
         if topology.undirected_paths is not None:
             return UndirectedPathResolvent(topology, weight)
         plan = topology.tensors("factor_plan", weight.device)
         return ExactResolvent(topology, weight, LDU(topology.num_nodes, plan, weight.detach()))
 
-    def column_work(self, topology: Topology) -> int:  # noqa: D102
+    def column_work(self, topology: Topology) -> int:
         if topology.undirected_paths is not None:
             return 2 * topology.num_nodes
         return topology.elimination_plan(MAX_ENTRIES).fill
 
-    def state_work(self, topology: Topology, N: int, P: int, groups_per_head: float) -> float:  # noqa: D102
+    def state_work(self, topology: Topology, N: int, P: int, groups_per_head: float) -> float:
         if topology.undirected_paths is None:
             return super().state_work(topology, N, P, groups_per_head)
         return 2 * scan_mix_work(topology.num_nodes, N, P, groups_per_head)

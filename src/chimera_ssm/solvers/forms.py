@@ -67,7 +67,7 @@ def _mix_columns(term: Term, V: Tensor) -> Tensor:
 
 
 def _mix_block(resolvent: Resolvent, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
-    Z, H, T, P = V.shape
+    Z, H, T, _ = V.shape
     C, B = (x.repeat_interleave(H // x.shape[1], dim=1) for x in (C, B))
     rhs = B.unsqueeze(-1) * V.unsqueeze(-2)
     states = resolvent.solve(rhs.view(Z * H, T, -1)).reshape(rhs.shape)

@@ -43,10 +43,10 @@ class Neumann(Solver):
         terms = topology.diameter if self.terms is None else self.terms
         return 2 * (1 << (max(terms, 1) - 1).bit_length()) - 1 if self.squared else terms
 
-    def resolvent(self, topology: Topology, weight: Tensor) -> Resolvent:  # noqa: D102
+    def resolvent(self, topology: Topology, weight: Tensor) -> Resolvent:
         return TruncatedResolvent(topology, weight, self.highest_power(topology))
 
-    def column_work(self, topology: Topology) -> int:  # noqa: D102
+    def column_work(self, topology: Topology) -> int:
         return self.highest_power(topology) * topology.num_edges + topology.num_nodes
 
 
@@ -57,7 +57,7 @@ class TruncatedResolvent(Resolvent):
         super().__init__(topology, weight)
         self.power = power
 
-    def solve(self, rhs: Tensor) -> Tensor:  # noqa: D102
+    def solve(self, rhs: Tensor) -> Tensor:
         if self._dense_is_cheaper(rhs.shape[-1]):
             plan = self.topology.tensors("block_plan", self.weight.device)
             return join(plan, power_series(dense_blocks(plan, self.weight), self.power) @ split(plan, rhs))

@@ -78,7 +78,7 @@ class PathResolvent(ExactResolvent):
         self.plan = topology.tensors("directed_paths", weight.device)
         super().__init__(topology, weight, PathFactors(self.plan, weight.detach()))
 
-    def mix_states(self, C: Tensor, B: Tensor, V: Tensor) -> Tensor:  # noqa: D102
+    def mix_states(self, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
         a = pad(self.weight, (0, 1))[:, self.plan.ahead].unflatten(0, V.shape[:2])
         if self.plan.nodes is None:
             return line_mix(a, C, B, V)

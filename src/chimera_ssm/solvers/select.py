@@ -76,7 +76,7 @@ def select_solver(
     """
     topologies = [topology] if isinstance(topology, Topology) else list(topology)
     picks = [exact_solver(t) if solver is None else (require(solver, t), "asked for") for t in topologies]
-    solvers, reasons = zip(*picks, strict=True)
+    solvers = tuple(s for s, _ in picks)
     by_mask = _mask_work(topologies, solvers, state_size, head_size, groups_per_head)
     by_states = sum(
         s.state_work(t, state_size, head_size, groups_per_head) for s, t in zip(solvers, topologies, strict=True)
@@ -104,7 +104,9 @@ def exact_solver(topology: Topology) -> tuple[Solver, str]:
         if entries <= MAX_ENTRIES:
             return Dense(), f"sparse factors would need {error.entries:,} of {entries:,} entries or more"
         require(Elimination(), topology)
-    kind = "forest, no fill" if topology.is_forest else f"sparse LU with {fill / topology.num_nodes:.1f} entries per node"
+    kind = (
+        "forest, no fill" if topology.is_forest else f"sparse LU with {fill / topology.num_nodes:.1f} entries per node"
+    )
     return Elimination(), kind
 
 

@@ -17,16 +17,16 @@ from chimera_ssm.topology.plans import BlockPlan
 class Squaring(Solver):
     """Exact on any acyclic topology: ``L = (I + A)(I + A²)(I + A⁴)…``, ⌈log₂(ℓ+1)⌉ factors for longest path ℓ."""
 
-    def why_not(self, topology: Topology) -> str | None:  # noqa: D102
+    def why_not(self, topology: Topology) -> str | None:
         if topology.is_acyclic:
             return None
         return "its product is finite only without cycles, and this topology has some"
 
-    def resolvent(self, topology: Topology, weight: Tensor) -> ExactResolvent:  # noqa: D102
+    def resolvent(self, topology: Topology, weight: Tensor) -> ExactResolvent:
         plan = topology.tensors("block_plan", weight.device)
         return ExactResolvent(topology, weight, SquaredSeries(plan, weight.detach(), topology.longest_path))
 
-    def column_work(self, topology: Topology) -> int:  # noqa: D102
+    def column_work(self, topology: Topology) -> int:
         return int((topology.part_sizes**2).sum())
 
 

@@ -19,19 +19,19 @@ class Sweep(Solver):
     ``x_i = b_i + Σ_{j∈p(i)} A_ij x_j``, all nodes of a level at once.
     """
 
-    def why_not(self, topology: Topology) -> str | None:  # noqa: D102
+    def why_not(self, topology: Topology) -> str | None:
         return None if topology.is_acyclic else "it sweeps in topological order, and this topology has cycles"
 
-    def resolvent(self, topology: Topology, weight: Tensor) -> ExactResolvent:  # noqa: D102
+    def resolvent(self, topology: Topology, weight: Tensor) -> ExactResolvent:
         if topology.directed_paths is not None:
             return PathResolvent(topology, weight)
         plan = topology.tensors("level_plan", weight.device)
         return ExactResolvent(topology, weight, LevelFactors(plan, weight.detach()))
 
-    def column_work(self, topology: Topology) -> int:  # noqa: D102
+    def column_work(self, topology: Topology) -> int:
         return topology.num_nodes + topology.num_edges
 
-    def state_work(self, topology: Topology, N: int, P: int, groups_per_head: float) -> float:  # noqa: D102
+    def state_work(self, topology: Topology, N: int, P: int, groups_per_head: float) -> float:
         if topology.directed_paths is None:
             return super().state_work(topology, N, P, groups_per_head)
         return scan_mix_work(topology.num_nodes, N, P, groups_per_head)

@@ -19,7 +19,6 @@ from chimera_ssm.solvers.base import Resolvent
 from chimera_ssm.solvers.scan import line_mix, line_resolvent, to_chunks
 from chimera_ssm.topology import Topology
 
-
 #: Pivots are at least a half, so that products of this many stay far from underflow in float64.
 _LONGEST_PRODUCT = 256
 
@@ -38,13 +37,13 @@ class UndirectedPathResolvent(Resolvent):
         self.ahead = pad(b / back[:, 1:], (1, 0)).to(weight.dtype)
         self.back = pad(a / ahead[:, :-1], (0, 1)).flip(1).to(weight.dtype)
 
-    def solve(self, rhs: Tensor) -> Tensor:  # noqa: D102
+    def solve(self, rhs: Tensor) -> Tensor:
         b = self.theta.unsqueeze(-1) * self._lay_out(rhs, 1)
         ahead = line_resolvent(self.ahead).solve(b)
         back = line_resolvent(self.back).solve(b.flip(1)).flip(1)
         return self._put_back(ahead + back - b, 1)
 
-    def mix_states(self, C: Tensor, B: Tensor, V: Tensor) -> Tensor:  # noqa: D102
+    def mix_states(self, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
         C, B, V = (self._lay_out(x, 2) for x in (C, B, V))
         theta, f_ahead, f_back = (x.unflatten(0, V.shape[:2]) for x in (self.theta, self.ahead, self.back))
         V = theta.unsqueeze(-1) * V
@@ -75,7 +74,8 @@ class _Pivots(torch.autograd.Function):
         return d
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        (grad,) = grads
         p, d = ctx.saved_tensors
         before = d[:, :-1]
         enters = pad((p / before**2).flip(1), (1, 0))
@@ -95,7 +95,10 @@ def _continued_fraction(p: Tensor) -> Tensor:
         return d
     p = to_chunks(p.unsqueeze(-1), min(_LONGEST_PRODUCT, isqrt(links) + 1)).squeeze(-1)
     one, zero = torch.ones_like(p[..., 0]), torch.zeros_like(p[..., 0])
-    u, v = torch.stack([one, zero]), torch.stack([zero, one])  # coefficients of d and 1 in the numerator, below it
+    u, v = (
+        torch.stack([one, zero]),
+        torch.stack([zero, one]),
+    )  # coefficients of d and 1 in the numerator, below it
     steps = []
     for p_k in p.unbind(-1):
         u, v = u - p_k * v, u

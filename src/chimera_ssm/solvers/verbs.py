@@ -113,7 +113,12 @@ def mix(
             return once[id(x)]
 
         terms = [
-            Term(s.resolvent(t, flat(w, 2).flatten(0, 1)), flat(c, 3), flat(b, 3), None if a is None else flat(a, 2))
+            Term(
+                s.resolvent(t, flat(w, 2).flatten(0, 1)),
+                flat(c, 3),
+                flat(b, 3),
+                None if a is None else flat(a, 2),
+            )
             for s, t, w, c, b, a in zip(choice.solvers, topologies, weights, Cs, Bs, scales, strict=True)
         ]
         y = (mix_by_mask if choice.form == "mask" else mix_by_states)(terms, flat(V, 3))

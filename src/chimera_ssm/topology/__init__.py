@@ -1,9 +1,9 @@
 """Topologies: who is next to whom. Integers only, no weights.
 
-    Line  UndirectedLine      a sequence, read one way or both
-    GridDAG  Grid             an image, a video, a volume; from one corner or undirected
-    DAG  Graph                any acyclic graph, any graph
-    batch                     many as one, side by side
+Line  UndirectedLine      a sequence, read one way or both
+GridDAG  Grid             an image, a video, a volume; from one corner or undirected
+DAG  Graph                any acyclic graph, any graph
+batch                     many as one, side by side
 """
 
 from chimera_ssm.topology.base import Topology
@@ -13,4 +13,15 @@ from chimera_ssm.topology.graph import Graph, merge_edges
 from chimera_ssm.topology.grid import Grid, GridDAG
 from chimera_ssm.topology.line import Line, UndirectedLine
 
-__all__ = ["DAG", "Batch", "Graph", "Grid", "GridDAG", "Line", "Topology", "UndirectedLine", "batch", "merge_edges"]
+__all__ = [
+    "DAG",
+    "Batch",
+    "Graph",
+    "Grid",
+    "GridDAG",
+    "Line",
+    "Topology",
+    "UndirectedLine",
+    "batch",
+    "merge_edges",
+]

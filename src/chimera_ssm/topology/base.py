@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,7 +14,18 @@ import torch
 from chimera_ssm.errors import TopologyError
 from chimera_ssm.topology import order
 from chimera_ssm.topology.elimination import EliminationPlan, TooMuchFill, plan_elimination, plan_factors
-from chimera_ssm.topology.plans import BlockPlan, FactorPlan, LevelPlan, PathPlan, Schedule, block_plan, on_device
+from chimera_ssm.topology.plans import (
+    BlockPlan,
+    FactorPlan,
+    LevelPlan,
+    PathPlan,
+    Schedule,
+    block_plan,
+    on_device,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Array = np.ndarray
 
@@ -30,22 +41,21 @@ class Topology:
     def __init__(self, num_nodes: int, source: Array, target: Array):
         for array in (source, target):
             array.flags.writeable = False
-        self.__dict__.update(
-            num_nodes=num_nodes, _source=source, _target=target, device=torch.device("cpu"), _tensors={}
-        )
+        self.__dict__.update(num_nodes=num_nodes, _source=source, _target=target, device=torch.device("cpu"), _kept={})
 
     num_nodes: int
     device: torch.device
     _source: Array
     _target: Array
-    _tensors: dict[Any, Any]
+    _kept: dict[Hashable, Any]
 
     # Identity
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a {type(self).__name__} is immutable; build a new one instead of setting {name!r}")
 
-    __delattr__ = __setattr__  # ty: ignore[invalid-assignment]
+    def __delattr__(self, name: str) -> None:
+        self.__setattr__(name, None)
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
@@ -69,7 +79,7 @@ class Topology:
     def __getstate__(self) -> dict[str, Any]:
         # Hashes of bytes differ between processes; tensors are made again where they are needed.
         kept = {k: v for k, v in self.__dict__.items() if k != "_hash"}
-        return kept | {"_tensors": {}, "device": torch.device("cpu")}
+        return kept | {"_kept": {}, "device": torch.device("cpu")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -271,24 +281,30 @@ class Topology:
         """Acyclic topologies on the same nodes that together replace this one."""
         raise NotImplementedError
 
-    def to(self, device: torch.device | str) -> Topology:
+    def to(self, device: torch.device | str) -> Self:
         """The same topology with its tensors on ``device``; what is known of its structure is shared."""
+        device = torch.device(device)
+        if device == self.device:
+            return self
         moved = copy.copy(self)
-        moved.__dict__.update(self.__dict__, device=torch.device(device))
+        moved.__dict__.update(self.__dict__, device=device, _kept={})
         return moved
 
-    # Tensors
+    # What is made of it once
 
     def tensors(self, name: str, device: torch.device) -> Any:
         """An integer array, or a plan of several, as tensors on a device: made once, then kept.
 
         ``name`` is an attribute of the topology, with or without a leading underscore.
         """
-        key = (name, str(device))
-        if key not in self._tensors:
-            value = getattr(self, "_" + name if hasattr(self, "_" + name) else name)
-            self._tensors[key] = on_device(value, device)
-        return self._tensors[key]
+        attribute = "_" + name if hasattr(self, "_" + name) else name
+        return self.once((name, str(device)), lambda: on_device(getattr(self, attribute), device))
+
+    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """The value of ``make()``, kept under ``key`` for as long as the topology lives; not pickled."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
 
     def _require_acyclic(self, what: str) -> None:
         if not self.is_acyclic:

@@ -40,27 +40,27 @@ class Batch(Topology):
         return hash((Batch, self.parts))
 
     @property
-    def parts(self) -> tuple[Topology, ...]:  # noqa: D102
+    def parts(self) -> tuple[Topology, ...]:
         return self._parts
 
     @cached_property
-    def is_acyclic(self) -> bool:  # noqa: D102
+    def is_acyclic(self) -> bool:
         return all(p.is_acyclic for p in self.parts)
 
     @cached_property
-    def is_forest(self) -> bool:  # noqa: D102
+    def is_forest(self) -> bool:
         return all(p.is_forest for p in self.parts)
 
     @cached_property
-    def diameter(self) -> int:  # noqa: D102
+    def diameter(self) -> int:
         return max(p.diameter for p in self.parts)
 
     @cached_property
-    def directed_paths(self) -> PathPlan | None:  # noqa: D102
+    def directed_paths(self) -> PathPlan | None:
         return self._join_paths([p.directed_paths for p in self.parts])
 
     @cached_property
-    def undirected_paths(self) -> PathPlan | None:  # noqa: D102
+    def undirected_paths(self) -> PathPlan | None:
         return self._join_paths([p.undirected_paths for p in self.parts])
 
     def _join_paths(self, plans: list[PathPlan | None]) -> PathPlan | None:
@@ -75,9 +75,8 @@ class Batch(Topology):
                 edges = getattr(plan, name)
                 joined[name].append(np.where(edges == part.num_edges, self.num_edges, edges + edge))
             node, edge = node + part.num_nodes, edge + part.num_edges
-        plan = PathPlan(**{name: np.concatenate(arrays) for name, arrays in joined.items()})
-        in_order = np.array_equal(plan.nodes, np.arange(self.num_nodes))
-        return PathPlan(None, plan.ahead, plan.back) if in_order else plan
+        nodes, ahead, back = (np.concatenate(arrays) for arrays in joined.values())
+        return PathPlan(None if np.array_equal(nodes, np.arange(self.num_nodes)) else nodes, ahead, back)
 
     def _plan_elimination(self, limit: int) -> EliminationPlan:
         plans = [p.elimination_plan(limit) for p in self.parts]
@@ -87,17 +86,20 @@ class Batch(Topology):
 
     def flip(self) -> Batch:
         """The union of the flipped parts."""
-        return Batch(tuple(p.flip() for p in self.parts))
+        return Batch(tuple(p.flip() for p in self.parts)).to(self.device)
 
     def dags(self, *args: Any, **kwargs: Any) -> tuple[Batch, ...]:
         """Unions of the parts' DAGs, first with first and so on; arguments are handed to each part."""
         pieces = [p.dags(*args, **kwargs) for p in self.parts]
+        return self.once(("dags", tuple(pieces)), lambda: self._join_dags(pieces))
+
+    def _join_dags(self, pieces: list[tuple[Topology, ...]]) -> tuple[Batch, ...]:
         if len({len(p) for p in pieces}) > 1:
             counts = sorted({(type(p).__name__, len(d)) for p, d in zip(self.parts, pieces, strict=True)})
             raise TopologyError(
                 f"the parts of a batch must have equally many DAGs, found {counts}; batch topologies of one kind"
             )
-        return tuple(Batch(row) for row in zip(*pieces, strict=True))
+        return tuple(Batch(row).to(self.device) for row in zip(*pieces, strict=True))
 
 
 def batch(topologies: Sequence[Topology]) -> Batch:
@@ -108,4 +110,4 @@ def batch(topologies: Sequence[Topology]) -> Batch:
             raise TopologyError(f"batch takes a sequence of topologies, found {type(t).__name__} in it")
     if not topologies:
         raise TopologyError("batch needs at least one topology, found none")
-    return Batch(tuple(part for t in topologies for part in t.parts))
+    return Batch(tuple(part for t in topologies for part in t.parts)).to(topologies[0].device)

@@ -24,12 +24,12 @@ class DAG(Topology):
         _ = self._levels  # found now, so that a cycle is refused here
 
     @property
-    def is_acyclic(self) -> bool:  # noqa: D102
+    def is_acyclic(self) -> bool:
         return True
 
     def flip(self) -> DAG:
         """The DAG with every edge reversed, in the same edge order."""
-        return DAG(self.num_nodes, self._edge_index[::-1])
+        return DAG(self.num_nodes, self._edge_index[::-1]).to(self.device)
 
     def dags(self) -> tuple[DAG]:
         """Itself."""

@@ -176,7 +176,11 @@ def _minimum_degree(num_nodes: int, source: Array, target: Array, limit: int) ->
 
 
 def _absorb(
-    pivot: int, touched: set[int], links: list[set[int]], elements: list[set[int]], members: dict[int, set[int]]
+    pivot: int,
+    touched: set[int],
+    links: list[set[int]],
+    elements: list[set[int]],
+    members: dict[int, set[int]],
 ) -> None:
     """Turn ``pivot`` into an element that stands for all it touches."""
     gone = elements[pivot]
@@ -189,7 +193,11 @@ def _absorb(
 
 
 def _degrees(
-    pivot: int, touched: set[int], links: list[set[int]], elements: list[set[int]], members: dict[int, set[int]]
+    pivot: int,
+    touched: set[int],
+    links: list[set[int]],
+    elements: list[set[int]],
+    members: dict[int, set[int]],
 ) -> list[tuple[int, int]]:
     """New degree bounds of the touched nodes; elements that lie within ``touched`` are dropped."""
     outside: dict[int, int] = {}

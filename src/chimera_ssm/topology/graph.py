@@ -27,7 +27,7 @@ class Graph(Topology):
         super().__init__(num_nodes, *check_edges(num_nodes, edge_index))
 
     @cached_property
-    def is_acyclic(self) -> bool:  # noqa: D102
+    def is_acyclic(self) -> bool:
         try:
             order.levels(self.num_nodes, self._source, self._target)
         except TopologyError:
@@ -36,7 +36,7 @@ class Graph(Topology):
 
     def flip(self) -> Graph:
         """The graph with every edge reversed, in the same edge order."""
-        return Graph(self.num_nodes, self._edge_index[::-1])
+        return Graph(self.num_nodes, self._edge_index[::-1]).to(self.device)
 
     def dags(self, roots: int | Sequence[int] = 1, seed: int = 0) -> tuple[DAG, ...]:
         """Orient the graph breadth-first from each root: edges that lead away from it, then those that lead back.
@@ -49,7 +49,8 @@ class Graph(Topology):
             roots: the roots, or how many to draw at random.
             seed: of the random draw.
         """
-        return tuple(dag for root in self._check_roots(roots, seed) for dag in self._orient(root))
+        chosen = tuple(self._check_roots(roots, seed))
+        return self.once(("dags", chosen), lambda: tuple(dag for root in chosen for dag in self._orient(root)))
 
     def _check_roots(self, roots: int | Sequence[int], seed: int) -> list[int]:
         if isinstance(roots, int):
@@ -68,8 +69,11 @@ class Graph(Topology):
         roots = np.append(np.setdiff1d(component, component[root]), root)
         both_ways = np.concatenate([self._source, self._target]), np.concatenate([self._target, self._source])
         rank = order.distances(self.num_nodes, *both_ways, roots) * self.num_nodes + np.arange(self.num_nodes)
-        away, back = rank[self._source] < rank[self._target], rank[self._source] > rank[self._target]
-        return DAG(self.num_nodes, self._edge_index[:, away]), DAG(self.num_nodes, self._edge_index[:, back])
+        before, after = rank[self._source], rank[self._target]
+        away, back = (
+            DAG(self.num_nodes, self._edge_index[:, kept]).to(self.device) for kept in (before < after, before > after)
+        )
+        return away, back
 
 
 def merge_edges(
@@ -98,5 +102,3 @@ def merge_edges(
     total = edge_attr.new_zeros(unique.shape[1], *edge_attr.shape[1:]).index_add(0, group, edge_attr)
     count = torch.bincount(group, minlength=unique.shape[1]).view(-1, *[1] * (edge_attr.dim() - 1))
     return edge_index[:, first], (total / count)[by_place]
-
-

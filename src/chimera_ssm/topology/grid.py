@@ -32,8 +32,8 @@ class _Lattice(Topology):
         """Coordinates of each node, ``[T, axes]``."""
         return np.stack(np.unravel_index(np.arange(self.num_nodes), self.shape), axis=1)
 
-    @property
-    def diameter(self) -> int:  # noqa: D102
+    @cached_property
+    def diameter(self) -> int:
         return sum(self.shape) - self.num_axes
 
     @cached_property
@@ -66,7 +66,7 @@ class GridDAG(_Lattice):
         return f"GridDAG({self.shape}, corner={self.corner})"
 
     @property
-    def is_acyclic(self) -> bool:  # noqa: D102
+    def is_acyclic(self) -> bool:
         return True
 
     @cached_property
@@ -76,7 +76,7 @@ class GridDAG(_Lattice):
 
     def flip(self) -> GridDAG:
         """The grid seen from the opposite corner, with the same edge order."""
-        return GridDAG(self.shape, tuple(1 - c for c in self.corner))
+        return GridDAG(self.shape, tuple(1 - c for c in self.corner)).to(self.device)
 
     def dags(self) -> tuple[GridDAG]:
         """Itself."""
@@ -102,16 +102,17 @@ class Grid(_Lattice):
         return f"Grid({self.shape}{', reverse=True' if self.reverse else ''})"
 
     @property
-    def is_acyclic(self) -> bool:  # noqa: D102
+    def is_acyclic(self) -> bool:
         return self.num_nodes == 1
 
     def flip(self) -> Grid:
         """The same grid; each edge takes the place of its reverse in the edge order."""
-        return Grid(self.shape, not self.reverse)
+        return Grid(self.shape, not self.reverse).to(self.device)
 
     def dags(self) -> tuple[GridDAG, ...]:
         """The grid seen from each of its 2**axes corners: (0, …, 0), (0, …, 1), …, (1, …, 1)."""
-        return tuple(GridDAG(self.shape, c) for c in itertools.product((0, 1), repeat=self.num_axes))
+        corners = itertools.product((0, 1), repeat=self.num_axes)
+        return self.once("dags", lambda: tuple(GridDAG(self.shape, c).to(self.device) for c in corners))
 
 
 def _links(shape: tuple[int, ...], axis: int) -> tuple[Array, Array]:

@@ -25,19 +25,19 @@ class Line(Topology):
         return f"Line({self.num_nodes}{', reverse=True' if self.reverse else ''})"
 
     @property
-    def is_acyclic(self) -> bool:  # noqa: D102
+    def is_acyclic(self) -> bool:
         return True
 
     @cached_property
     def _levels(self) -> Array:
         return self._along(np.arange(self.num_nodes))
 
-    @property
-    def diameter(self) -> int:  # noqa: D102
+    @cached_property
+    def diameter(self) -> int:
         return self.num_nodes - 1
 
     @cached_property
-    def directed_paths(self) -> PathPlan:  # noqa: D102
+    def directed_paths(self) -> PathPlan | None:
         nodes = self._along(np.arange(self.num_nodes))
         none = np.full(self.num_nodes, self.num_edges)
         ahead = np.concatenate([none[:1], self._along(np.arange(self.num_edges))])
@@ -48,7 +48,7 @@ class Line(Topology):
 
     def flip(self) -> Line:
         """The line in the other direction, with the same edge order."""
-        return Line(self.num_nodes, not self.reverse)
+        return Line(self.num_nodes, not self.reverse).to(self.device)
 
     def dags(self) -> tuple[Line]:
         """Itself."""
@@ -73,15 +73,15 @@ class UndirectedLine(Topology):
         return f"UndirectedLine({self.num_nodes}{', reverse=True' if self.reverse else ''})"
 
     @property
-    def is_acyclic(self) -> bool:  # noqa: D102
+    def is_acyclic(self) -> bool:
         return self.num_nodes == 1
 
-    @property
-    def diameter(self) -> int:  # noqa: D102
+    @cached_property
+    def diameter(self) -> int:
         return self.num_nodes - 1
 
     @cached_property
-    def undirected_paths(self) -> PathPlan:  # noqa: D102
+    def undirected_paths(self) -> PathPlan | None:
         none = np.array([self.num_edges])
         first, second = np.arange(self.num_edges).reshape(2, -1)
         ahead, back = (second, first) if self.reverse else (first, second)
@@ -89,8 +89,9 @@ class UndirectedLine(Topology):
 
     def flip(self) -> UndirectedLine:
         """The same line; each edge takes the place of its reverse in the edge order."""
-        return UndirectedLine(self.num_nodes, not self.reverse)
+        return UndirectedLine(self.num_nodes, not self.reverse).to(self.device)
 
     def dags(self) -> tuple[Line, Line]:
         """The line forward and the line backward."""
-        return Line(self.num_nodes), Line(self.num_nodes, reverse=True)
+        ahead = Line(self.num_nodes).to(self.device)
+        return self.once("dags", lambda: (ahead, ahead.flip()))

@@ -42,8 +42,7 @@ def levels(num_nodes: int, source: Array, target: Array) -> Array:
     if (level < 0).any():
         cycle = " → ".join(map(str, find_cycle(source, target, level < 0)))
         raise TopologyError(
-            f"a DAG has no cycles, but the edges contain {cycle}; remove one of them, or use Graph, "
-            "which allows cycles"
+            f"a DAG has no cycles, but the edges contain {cycle}; remove one of them, or use Graph, which allows cycles"
         )
     return level
 

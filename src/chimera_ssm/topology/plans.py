@@ -11,6 +11,8 @@ import torch
 from chimera_ssm.topology.order import ranges
 
 Array = np.ndarray
+#: An array on the host, a tensor once `on_device` has moved it.
+Integers = Any
 
 
 @dataclass(frozen=True)
@@ -23,9 +25,9 @@ class PathPlan:
         back: edge that enters each place from the one after, ``[T]``; E where there is none.
     """
 
-    nodes: Array | None
-    ahead: Array
-    back: Array
+    nodes: Integers | None
+    ahead: Integers
+    back: Integers
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,8 @@ class Schedule:
         bounds: where each group begins, with one more entry for the end.
     """
 
-    source: Array
-    target: Array
+    source: Integers
+    target: Integers
     bounds: tuple[int, ...]
 
 
@@ -52,7 +54,7 @@ class LevelPlan:
         schedule: their ends and groups.
     """
 
-    edges: Array
+    edges: Integers
     schedule: Schedule
 
 
@@ -70,9 +72,9 @@ class BlockPlan:
 
     shape: tuple[int, int]
     trivial: bool
-    entry: Array
-    node: Array
-    place: Array
+    entry: Integers
+    node: Integers
+    place: Integers
 
 
 @dataclass(frozen=True)
@@ -88,10 +90,10 @@ class FactorPlan:
     """
 
     pairs: Schedule
-    lower: Array
-    upper: Array
-    loops: Array
-    updates: tuple[Array, ...]
+    lower: Integers
+    upper: Integers
+    loops: Integers
+    updates: tuple[Integers, ...]
 
 
 def block_plan(part: Array, sizes: Array, order: Array, source: Array, target: Array) -> BlockPlan:

@@ -1,0 +1,60 @@
+"""The residual block around a mixer."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from chimera_ssm.topology import Topology
+
+
+class DropPath(nn.Module):
+    """Drops a whole sample's branch with a given probability in training, and scales up the others.
+
+    A sample is an entry of the leading dimensions and a part of the topology: in a packed batch, a graph.
+
+    Args:
+        probability: of a branch to be dropped.
+    """
+
+    def __init__(self, probability: float = 0.0):
+        super().__init__()
+        if not 0 <= probability < 1:
+            raise ValueError(f"the probability of dropping a path must be from 0 to below 1, found {probability}")
+        self.probability = probability
+
+    def extra_repr(self) -> str:
+        """The probability, for ``print``."""
+        return f"{self.probability}"
+
+    def forward(self, x: Tensor, topology: Topology) -> Tensor:
+        """``[..., T, dim]`` → the same."""
+        if not self.training or self.probability == 0:
+            return x
+        keep = 1 - self.probability
+        kept = torch.empty(*x.shape[:-2], len(topology.parts), 1, dtype=x.dtype, device=x.device).bernoulli_(keep)
+        return x * (kept / keep).index_select(-2, topology.tensors("part", x.device))
+
+
+class Block(nn.Module):
+    """A pre-norm residual block, ``x + drop(mixer(norm(x)))``, around any mixer.
+
+    Args:
+        dim: features of a node.
+        mixer: called as ``mixer(x, topology, edge_attr, node_mask)``.
+        drop_path: probability of dropping the branch of a sample.
+
+    Shapes: those of the mixer.
+    """
+
+    def __init__(self, dim: int, mixer: nn.Module, drop_path: float = 0.0):
+        super().__init__()
+        self.norm = nn.RMSNorm(dim, eps=1e-5)
+        self.mixer = mixer
+        self.drop_path = DropPath(drop_path)
+
+    def forward(
+        self, x: Tensor, topology: Topology, edge_attr: Tensor | None = None, node_mask: Tensor | None = None
+    ) -> Tensor:
+        """``[..., T, dim]`` → ``[..., T, dim]``."""
+        return x + self.drop_path(self.mixer(self.norm(x), topology, edge_attr, node_mask), topology)

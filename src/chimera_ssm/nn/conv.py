@@ -1,0 +1,143 @@
+"""Local convolutions: what a node's features take from its immediate neighbours, channel by channel."""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from math import prod
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from chimera_ssm.topology import Topology
+
+_CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+
+
+class LocalConv(nn.Module, ABC):
+    """A depthwise convolution along a topology, ``[Z, T, D]`` → ``[Z, T, D]``."""
+
+    #: Nodes of a directed line, the last one included, that an output of a causal convolution sees.
+    reach: int
+
+    @abstractmethod
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+
+    @abstractmethod
+    def forward(self, x: Tensor, topology: Topology) -> Tensor:
+        """Convolve features ``[Z, T, D]`` along the topology."""
+
+
+class WindowConv(LocalConv):
+    """A depthwise convolution over a window of a line or grid; packed parts do not see each other.
+
+        y_t = bias + Σ_o weight_o ⊙ x_{t+o}
+
+    Centred, or causal on a directed line: the window then reaches against the line's direction only.
+
+    Args:
+        channels: D.
+        width: nodes along each axis of the window.
+        num_axes: axes of the topology.
+        causal: only for one axis.
+
+    Shapes: ``x [Z, T, D]`` → ``[Z, T, D]``.
+    """
+
+    def __init__(self, channels: int, width: int, num_axes: int = 1, causal: bool = False):
+        super().__init__()
+        self.width, self.num_axes, self.causal, self.reach = width, num_axes, causal, width
+        self.weight = nn.Parameter(torch.empty(channels, *[width] * num_axes))
+        self.bias = nn.Parameter(torch.empty(channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Uniform within ±1/√(size of the window)."""
+        bound = prod(self.weight.shape[1:]) ** -0.5
+        nn.init.uniform_(self.weight, -bound, bound)
+        nn.init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, x: Tensor, topology: Topology) -> Tensor:
+        if len(topology.parts) > 1 or self.num_axes not in _CONV:
+            return self._gather(x, topology)
+        backward = self.causal and getattr(topology, "reverse", False)
+        x = x.flip(1) if backward else x
+        y = self._convolve(x, _shape(topology))
+        return y.flip(1) if backward else y
+
+    def _convolve(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+        grid = x.mT.unflatten(-1, shape)
+        if self.causal:
+            grid = F.pad(grid, (self.width - 1, 0))
+        padding = 0 if self.causal else self.width // 2
+        weight, bias = self.weight.unsqueeze(1).to(x.dtype), self.bias.to(x.dtype)
+        y = _CONV[self.num_axes](grid, weight, bias, padding=padding, groups=x.shape[-1])
+        return y.flatten(2).mT
+
+    def _gather(self, x: Tensor, topology: Topology) -> Tensor:
+        table = topology.once(
+            ("window", self.width, self.num_axes, self.causal, str(x.device)),
+            lambda: torch.from_numpy(self._table(topology)).to(x.device),
+        )
+        padded, y = F.pad(x, (0, 0, 0, 1)), self.bias.to(x.dtype)
+        for nodes, weight in zip(table, self.weight.flatten(1).t(), strict=True):
+            y = y + weight.to(x.dtype) * padded.index_select(1, nodes)
+        return y
+
+    def _table(self, topology: Topology) -> np.ndarray:
+        """Node that each place of the window holds for each node, T (zero) where there is none, ``[taps, T]``."""
+        columns, start = [], 0
+        for part in topology.parts:
+            shape = np.array(_shape(part))
+            backward = self.causal and getattr(part, "reverse", False)
+            here = np.stack(np.unravel_index(np.arange(part.num_nodes), shape), axis=1)
+            low = 1 - self.width if self.causal else -(self.width // 2)
+            rows = []
+            for offset in itertools.product(range(low, low + self.width), repeat=self.num_axes):
+                there = here - offset if backward else here + offset
+                inside = np.all((there >= 0) & (there < shape), axis=1)
+                node = np.ravel_multi_index(tuple(np.where(inside[:, None], there, 0).T), tuple(shape))
+                rows.append(np.where(inside, node + start, topology.num_nodes))
+            columns.append(np.stack(rows))
+            start += part.num_nodes
+        return np.concatenate(columns, axis=1)
+
+
+class NeighbourConv(LocalConv):
+    """A convolution over the in-neighbours of any graph.
+
+        y_i = bias + own ⊙ x_i + neighbour ⊙ Σ_{j→i} x_j
+
+    Args:
+        channels: D.
+
+    Shapes: ``x [Z, T, D]`` → ``[Z, T, D]``.
+    """
+
+    reach = 2
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.own = nn.Parameter(torch.empty(channels))
+        self.neighbour = nn.Parameter(torch.empty(channels))
+        self.bias = nn.Parameter(torch.empty(channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Uniform within ±1/√2: a window of two, the node and its neighbourhood."""
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -(2**-0.5), 2**-0.5)
+
+    def forward(self, x: Tensor, topology: Topology) -> Tensor:
+        source, target = topology.tensors("edge_index", x.device)
+        by_node = x.transpose(0, 1)
+        heard = torch.zeros_like(by_node).index_add(0, target, by_node.index_select(0, source)).transpose(0, 1)
+        own, neighbour, bias = (p.to(x.dtype) for p in (self.own, self.neighbour, self.bias))
+        return bias + own * x + neighbour * heard
+
+
+def _shape(topology: Topology) -> tuple[int, ...]:
+    return getattr(topology, "shape", (topology.num_nodes,))

@@ -1,0 +1,281 @@
+"""How a mixer treats each kind of data: its convolution, its step sizes, which B and C, and the weights they give.
+
+One class for each kind of topology. Options belong to the kind that has them; the mixer knows none of them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from chimera_ssm.adjacency import (
+    Adjacency,
+    dag_adjacency,
+    graph_adjacency,
+    grid_adjacency,
+    undirected_line_adjacency,
+)
+from chimera_ssm.errors import TopologyError
+from chimera_ssm.nn.conv import LocalConv, NeighbourConv, WindowConv
+from chimera_ssm.topology import Grid, Line, Topology, UndirectedLine
+
+SHARING = ("none", "complete", "row", "diagonal")
+
+
+@dataclass(frozen=True)
+class Kind(ABC):
+    """What a mixer must know of the topologies it will meet.
+
+    Attributes:
+        streams: whether the mixer has a recurrent form on a directed line.
+        edge_features: whether edges may have a step of their own.
+        step_scale: factor of the range that initial steps are drawn from.
+    """
+
+    streams: ClassVar[bool] = False
+    edge_features: ClassVar[bool] = False
+    step_scale: ClassVar[float] = 1.0
+
+    @property
+    @abstractmethod
+    def num_steps(self) -> int:
+        """Step sizes for each node and head."""
+
+    @property
+    def sets(self) -> tuple[int, ...]:
+        """For each term of the mixer's sum the number of the pair (B, C) that it uses."""
+        return (0,)
+
+    @abstractmethod
+    def conv(self, channels: int) -> LocalConv:
+        """The local convolution."""
+
+    @abstractmethod
+    def accepts(self, topology: Topology) -> str | None:
+        """What was expected, if ``topology`` is not of this kind; else ``None``."""
+
+    @abstractmethod
+    def terms(
+        self, topology: Topology, steps: Tensor, edge_step: Tensor | None, node_mask: Tensor | None
+    ) -> list[tuple[Topology, Adjacency]]:
+        """Topologies and weights whose mixes are added up; ``steps [Z, H, S, T]``, ``edge_step [Z, H, E]``."""
+
+
+def _expect(topology: Topology, kind: type, what: str) -> str | None:
+    return None if all(isinstance(part, kind) for part in topology.parts) else what
+
+
+@dataclass(frozen=True)
+class OnLine(Kind):
+    """A directed line: text read one way, a time series. Causal; has a recurrent form.
+
+    Args:
+        step: ``"mean"``, or ``"target"`` for Mamba-2's steps.
+    """
+
+    step: str = "mean"
+
+    streams: ClassVar[bool] = True
+    num_steps: ClassVar[int] = 1
+
+    def conv(self, channels: int) -> LocalConv:
+        return WindowConv(channels, width=4, causal=True)
+
+    def accepts(self, topology: Topology) -> str | None:
+        return _expect(topology, Line, "a Line or a batch of lines")
+
+    def terms(self, topology, steps, edge_step, node_mask):
+        return [(topology, dag_adjacency(topology, steps[:, :, 0], step=self.step, node_mask=node_mask))]
+
+
+@dataclass(frozen=True)
+class OnTwoLines(Kind):
+    """An undirected line as the line forward and the line backward, each with B, C and steps of its own."""
+
+    num_steps: ClassVar[int] = 2
+    sets: ClassVar[tuple[int, ...]] = (0, 1)
+
+    def conv(self, channels: int) -> LocalConv:
+        return WindowConv(channels, width=7)
+
+    def accepts(self, topology: Topology) -> str | None:
+        return _expect(topology, UndirectedLine, "an UndirectedLine or a batch of them")
+
+    def terms(self, topology, steps, edge_step, node_mask):
+        return [
+            (line, dag_adjacency(line, steps[:, :, d], node_mask=node_mask)) for d, line in enumerate(topology.dags())
+        ]
+
+
+@dataclass(frozen=True)
+class OnUndirectedLine(Kind):
+    """An undirected line with the exact resolvent of both directions at once (the paper's UG).
+
+    Args:
+        gamma: bound of the normalisation, at most 0.999.
+    """
+
+    gamma: float = 0.99
+
+    num_steps: ClassVar[int] = 3
+
+    def conv(self, channels: int) -> LocalConv:
+        return WindowConv(channels, width=7)
+
+    def accepts(self, topology: Topology) -> str | None:
+        return _expect(topology, UndirectedLine, "an UndirectedLine or a batch of them")
+
+    def terms(self, topology, steps, edge_step, node_mask):
+        delta, delta_source, psi = steps.unbind(2)
+        weights = undirected_line_adjacency(
+            topology, delta, psi, delta_source=delta_source, gamma=self.gamma, node_mask=node_mask
+        )
+        return [(topology, weights)]
+
+
+@dataclass(frozen=True)
+class OnGrid(Kind):
+    """A grid as the DAGs from its 2**axes corners, with a step for each axis and corner.
+
+    Args:
+        num_axes: 2 for images, 3 for videos and volumes.
+        sharing: which corners share B and C: ``"none"``, ``"complete"``, ``"row"`` (equal on the first axis) or
+            ``"diagonal"`` (opposite corners).
+        normalize: ``"mean"`` or ``"sqrt"``, see `dag_adjacency`.
+    """
+
+    num_axes: int = 2
+    sharing: str = "diagonal"
+    normalize: str = "mean"
+
+    step_scale: ClassVar[float] = 7.0
+
+    def __post_init__(self) -> None:
+        if self.sharing not in SHARING:
+            raise ValueError(f"sharing must be one of {SHARING}, found {self.sharing!r}")
+        if self.num_axes < 1:
+            raise ValueError(f"a grid has at least one axis, found num_axes={self.num_axes}")
+
+    @property
+    def num_steps(self) -> int:
+        return self.num_axes * 2**self.num_axes
+
+    @property
+    def sets(self) -> tuple[int, ...]:
+        corners = range(2**self.num_axes)
+        opposite = 2**self.num_axes - 1
+        return tuple(
+            {
+                "none": c,
+                "complete": 0,
+                "row": c >> (self.num_axes - 1),
+                "diagonal": min(c, opposite - c),
+            }[self.sharing]
+            for c in corners
+        )
+
+    def conv(self, channels: int) -> LocalConv:
+        return WindowConv(channels, width=3, num_axes=self.num_axes)
+
+    def accepts(self, topology: Topology) -> str | None:
+        fits = all(isinstance(part, Grid) and part.num_axes == self.num_axes for part in topology.parts)
+        return None if fits else f"a Grid with {self.num_axes} axes or a batch of them"
+
+    def terms(self, topology, steps, edge_step, node_mask):
+        steps = steps.unflatten(2, (2**self.num_axes, self.num_axes))
+        return [
+            (dag, grid_adjacency(dag, steps[:, :, d], normalize=self.normalize, node_mask=node_mask))
+            for d, dag in enumerate(topology.dags())
+        ]
+
+
+@dataclass(frozen=True)
+class OnDAG(Kind):
+    """Any acyclic graph; a graph with cycles is replaced by its `dags`, which share everything.
+
+    Args:
+        normalize: ``"mean"`` or ``"sqrt"``, see `dag_adjacency`.
+    """
+
+    normalize: str = "mean"
+
+    streams: ClassVar[bool] = True
+    edge_features: ClassVar[bool] = True
+    num_steps: ClassVar[int] = 1
+
+    def conv(self, channels: int) -> LocalConv:
+        return NeighbourConv(channels)
+
+    def accepts(self, topology: Topology) -> str | None:
+        return None
+
+    def terms(self, topology, steps, edge_step, node_mask):
+        terms = []
+        for dag in (topology,) if topology.is_acyclic else topology.dags():
+            own = edge_step
+            if edge_step is not None and dag is not topology:
+                own = edge_step.index_select(-1, _edges_of(topology, dag).to(edge_step.device))
+            weights = dag_adjacency(dag, steps[:, :, 0], edge_step=own, normalize=self.normalize, node_mask=node_mask)
+            terms.append((dag, weights))
+        return terms
+
+
+def _edges_of(topology: Topology, dag: Topology) -> Tensor:
+    """Numbers in ``topology`` of the edges of one of its DAGs."""
+    return topology.once(
+        ("edges of", dag), lambda: torch.from_numpy(topology.find_edges(*dag.edge_index.cpu().numpy()))
+    )
+
+
+@dataclass(frozen=True)
+class OnGraph(Kind):
+    """Any topology at all, as a general graph: the exact resolvent over all its paths.
+
+    Args:
+        gamma: bound of the row sums of A, between 0 and 1.
+        directional: separate steps for the two ends of an edge; else one for both.
+    """
+
+    gamma: float = 0.95
+    directional: bool = True
+
+    streams: ClassVar[bool] = True
+    edge_features: ClassVar[bool] = True
+
+    @property
+    def num_steps(self) -> int:
+        return 3 if self.directional else 2
+
+    def conv(self, channels: int) -> LocalConv:
+        return NeighbourConv(channels)
+
+    def accepts(self, topology: Topology) -> str | None:
+        return None
+
+    def terms(self, topology, steps, edge_step, node_mask):
+        delta, psi = steps[:, :, 0], steps[:, :, 1]
+        weights = graph_adjacency(
+            topology,
+            delta,
+            psi,
+            delta_source=steps[:, :, 2] if self.directional else None,
+            edge_step=edge_step,
+            gamma=self.gamma,
+            node_mask=node_mask,
+        )
+        return [(topology, weights)]
+
+
+def check_kind(kind: Kind, topology: Topology) -> None:
+    """Refuse a topology that a mixer's parameters do not fit."""
+    if not isinstance(topology, Topology):
+        raise TopologyError(f"expected a topology such as Line(8) or Graph(num_nodes, edge_index), found {topology!r}")
+    if (expected := kind.accepts(topology)) is not None:
+        raise TopologyError(
+            f"a mixer {type(kind).__name__} needs {expected}, found {topology!r}; "
+            "Chimera(dim, kind=OnGraph()) takes any topology"
+        )

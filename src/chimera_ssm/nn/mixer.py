@@ -1,0 +1,291 @@
+"""`Chimera`, the mixer: features in, features out, mixed along the paths of a topology."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from chimera_ssm.adjacency import inverse_softplus
+from chimera_ssm.nn.kinds import Kind, OnGraph, check_kind
+from chimera_ssm.solvers import Solver, mix
+from chimera_ssm.topology import Line, Topology
+
+
+class MixerState(NamedTuple):
+    """What the recurrent form remembers of the nodes before.
+
+    Attributes:
+        window: inputs of the convolution at the last nodes, ``[Z, reach − 1, channels]``.
+        steps: step sizes of the last node, ``[Z, H, S]``.
+        hidden: ``[Z, H, N, P]``.
+    """
+
+    window: Tensor
+    steps: Tensor
+    hidden: Tensor
+
+
+class Chimera(nn.Module):
+    """A state space mixer on any topology.
+
+        z, (V, B, C), Δ = projection(x)        V, B, C = silu(conv(V, B, C))        Δ = softplus(Δ + bias)
+        y = Σ_d (L_d ⊙ C_d B̄_dᵀ) V / √d + D V        out = projection(RMSNorm(y · silu(z)))
+
+    with ``L_d = (I − A_d)⁻¹`` for each topology of the sum: one for a directed line, a DAG or a graph, two for
+    `OnTwoLines`, 2**axes for `OnGrid` (paper, equation 4 and figure 6).
+
+    Args:
+        dim: features of a node.
+        num_heads: H; ``max(1, expand · dim // 64)`` if omitted.
+        state_size: N.
+        expand: inner width in units of ``dim``; H·P = expand · dim.
+        groups: G, groups of heads that share B and C.
+        gate: whether to gate the output by ``silu(z)``.
+        edge_dim: features of an edge, for kinds that have them.
+        kind: what topologies the mixer is for, see `chimera_ssm.nn.kinds`; the default takes any.
+        solver: the fastest exact one if omitted.
+        dt_min: least initial step.
+        dt_max: largest initial step; both are scaled up for grids.
+
+    Shapes: ``x [..., T, dim]``, ``edge_attr [E, edge_dim]`` or ``[..., E, edge_dim]``, ``node_mask [..., T]``
+    → ``[..., T, dim]``.
+
+    Example:
+        >>> mixer = Chimera(64)
+        >>> mixer(torch.randn(2, 3, 64), Graph(3, [[0, 1, 2], [1, 2, 0]])).shape
+        torch.Size([2, 3, 64])
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int | None = None,
+        state_size: int = 64,
+        expand: int = 2,
+        groups: int = 1,
+        gate: bool = True,
+        edge_dim: int | None = None,
+        kind: Kind | None = None,
+        solver: Solver | None = None,
+        dt_min: float = 0.001,
+        dt_max: float = 0.1,
+    ):
+        super().__init__()
+        self.dim, self.width, self.state_size = dim, expand * dim, state_size
+        self.num_heads = max(1, self.width // 64) if num_heads is None else num_heads
+        self.groups, self.kind, self.solver = groups, OnGraph() if kind is None else kind, solver
+        self.dt_range = dt_min, dt_max
+        self._check_sizes(edge_dim)
+
+        H, S = self.num_heads, self.kind.num_steps
+        self.num_sets = max(self.kind.sets) + 1
+        channels = self.width + 2 * self.num_sets * groups * state_size
+        self.splits = [self.width if gate else 0, channels, H * S]
+        self.in_proj = nn.Linear(dim, sum(self.splits), bias=False)
+        self.conv = self.kind.conv(channels)
+        self.step_bias = nn.Parameter(torch.empty(H, S))
+        self.edge_proj = None if edge_dim is None else nn.Linear(edge_dim, H, bias=False)
+        self.edge_bias = None if edge_dim is None else nn.Parameter(torch.empty(H))
+        self.D = nn.Parameter(torch.empty(H))
+        self.norm = nn.RMSNorm(self.width, eps=1e-5)
+        self.out_proj = nn.Linear(self.width, dim, bias=False)
+        for parameter in self.undecayed_parameters():
+            parameter._no_weight_decay = True  # ty: ignore[missing-attribute]
+        self.reset_parameters()
+
+    def _check_sizes(self, edge_dim: int | None) -> None:
+        if self.width % self.num_heads:
+            raise ValueError(
+                f"the inner width {self.width} (expand · dim) must be divisible by num_heads, found {self.num_heads}"
+            )
+        if self.num_heads % self.groups:
+            raise ValueError(
+                f"num_heads must be divisible by groups, found {self.num_heads} heads and {self.groups} groups"
+            )
+        if edge_dim is not None and not self.kind.edge_features:
+            raise ValueError(
+                f"{type(self.kind).__name__} has no edge features; leave edge_dim out, or use OnGraph or OnDAG"
+            )
+
+    def undecayed_parameters(self) -> list[nn.Parameter]:
+        """Parameters that weight decay should leave alone: step biases and D."""
+        return [p for p in (self.step_bias, self.edge_bias, self.D) if p is not None]
+
+    def reset_parameters(self) -> None:
+        """Steps log-uniform in [dt_min, dt_max], D = 1; projections and convolution as their modules do."""
+        self.in_proj.reset_parameters()
+        self.conv.reset_parameters()
+        self.norm.reset_parameters()
+        self.out_proj.reset_parameters()
+        if self.edge_proj is not None:
+            self.edge_proj.reset_parameters()
+        low, high = (math.log(dt * self.kind.step_scale) for dt in self.dt_range)
+        with torch.no_grad():
+            for bias in (self.step_bias, self.edge_bias):
+                if bias is not None:
+                    bias.copy_(inverse_softplus(torch.empty_like(bias).uniform_(low, high).exp()))
+            self.D.fill_(1)
+
+    def extra_repr(self) -> str:
+        """Sizes, for ``print``."""
+        return f"{self.dim}, num_heads={self.num_heads}, state_size={self.state_size}, kind={self.kind}"
+
+    def forward(
+        self, x: Tensor, topology: Topology, edge_attr: Tensor | None = None, node_mask: Tensor | None = None
+    ) -> Tensor:
+        """Mix features ``[..., T, dim]`` along the topology.
+
+        Args:
+            x: features of the nodes.
+            topology: of the kind the mixer was built for; T nodes.
+            edge_attr: features of the edges, in the topology's edge order.
+            node_mask: True where there is a node, ``[..., T]``; other nodes neither speak nor hear, and are zero.
+        """
+        self._check_input(x, topology, edge_attr, node_mask)
+        lead = x.shape[:-2]
+        x = x.reshape(-1, *x.shape[-2:])
+        if node_mask is not None:
+            node_mask = node_mask.expand(*lead, -1).reshape(-1, topology.num_nodes)
+            x = x.masked_fill(~node_mask.unsqueeze(-1), 0)
+        z, features, steps = self.in_proj(x).split(self.splits, dim=-1)
+        features = F.silu(self.conv(features, topology))
+        if node_mask is not None:
+            features = features.masked_fill(~node_mask.unsqueeze(-1), 0)
+        V, B, C = self._heads(features)
+        edge_step = self._edge_steps(edge_attr, x.shape[0])
+        y = self._mix(topology, self._steps(steps), edge_step, node_mask, V, B, C)
+        y = (y + self.D[:, None, None] * V).transpose(1, 2).flatten(2)
+        return self._output(y, z).reshape(*lead, topology.num_nodes, self.dim)
+
+    def step(self, x: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
+        """The recurrent form on a directed line: one node in, one node out; equal to `forward`.
+
+        Args:
+            x: features of the next node, ``[..., dim]``.
+            state: as returned for the node before; ``None`` at the first.
+
+        Returns:
+            Features ``[..., dim]``, and the state for the next node.
+        """
+        if not self.kind.streams:
+            raise ValueError(
+                f"only causal mixers have a recurrent form: OnLine, OnDAG and OnGraph on a directed line; this one is "
+                f"{type(self.kind).__name__}, whose nodes also hear from those that come later"
+            )
+        lead, x = x.shape[:-1], x.reshape(-1, self.dim)
+        z, features, steps = self.in_proj(x).split(self.splits, dim=-1)
+        steps = self._steps(steps.unsqueeze(1)).squeeze(-1)
+        window = features.new_zeros(x.shape[0], self.conv.reach - 1, features.shape[-1])
+        window = torch.cat([window if state is None else state.window, features.unsqueeze(1)], dim=1)
+        features = F.silu(self.conv(window, _line(window.shape[1]))[:, -1:])
+        V, B, C = (t[..., 0, :] for t in self._heads(features))
+        B, C = (t[:, 0].repeat_interleave(self.num_heads // self.groups, dim=1).to(steps.dtype) for t in (B, C))
+        V = V.to(steps.dtype)
+
+        seen = steps.unsqueeze(-1) if state is None else torch.stack([state.steps, steps], dim=-1)
+        ((_, (weight, scale)),) = self.kind.terms(_line(seen.shape[-1]), seen, None, None)
+        hidden = scale[..., -1, None, None] * B.unsqueeze(-1) * V.unsqueeze(-2)
+        if state is not None:
+            hidden = hidden + weight.unsqueeze(-1) * state.hidden
+        y = (C.unsqueeze(-2) @ hidden).squeeze(-2) + self.D[:, None] * V
+        y = self._output(y.flatten(1), z)
+        return y.reshape(*lead, self.dim), MixerState(window[:, 1:], steps, hidden)
+
+    def _heads(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """``V [Z, H, T, P]``, ``B, C [Z, sets, G, T, N]`` of convolved features ``[Z, T, channels]``."""
+        BC = self.num_sets * self.groups * self.state_size
+        V, B, C = features.split([self.width, BC, BC], dim=-1)
+        V = V.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        B, C = (t.unflatten(-1, (self.num_sets, self.groups, self.state_size)).movedim(1, 3) for t in (B, C))
+        return V, B, C
+
+    def _steps(self, steps: Tensor) -> Tensor:
+        """Step sizes ``[Z, H, S, T]``, in float32 at least, of projections ``[Z, T, H·S]``."""
+        steps = steps.unflatten(-1, self.step_bias.shape).movedim(1, 3)
+        return F.softplus(steps.to(_at_least_float32(steps)) + self.step_bias.unsqueeze(-1))
+
+    def _edge_steps(self, edge_attr: Tensor | None, batch: int) -> Tensor | None:
+        if self.edge_proj is None or self.edge_bias is None or edge_attr is None:
+            return None
+        steps = self.edge_proj(edge_attr.reshape(-1, *edge_attr.shape[-2:])).mT
+        steps = F.softplus(steps.to(_at_least_float32(steps)) + self.edge_bias.unsqueeze(-1))
+        return steps.expand(batch, -1, -1)
+
+    def _mix(
+        self,
+        topology: Topology,
+        steps: Tensor,
+        edge_step: Tensor | None,
+        node_mask: Tensor | None,
+        V: Tensor,
+        B: Tensor,
+        C: Tensor,
+    ) -> Tensor:
+        """``Σ_d (L_d ⊙ C_d B̄_dᵀ) V / √d``, ``[Z, H, T, P]``, in the precision of the steps."""
+        terms = self.kind.terms(topology, steps, edge_step, node_mask)
+        Bs, Cs = B.unbind(1), C.unbind(1)
+        sets = self.kind.sets if len(self.kind.sets) > 1 else self.kind.sets * len(terms)
+        y = mix(
+            [dag for dag, _ in terms],
+            [weights.weight for _, weights in terms],
+            [Cs[s] for s in sets],
+            [Bs[s] for s in sets],
+            V.to(steps.dtype),
+            [weights.scale for _, weights in terms],
+            self.solver,
+        )
+        return y / math.sqrt(len(terms))
+
+    def _output(self, y: Tensor, z: Tensor) -> Tensor:
+        """Gate and normalise in the precision of ``y``, project in that of the layer."""
+        if z.shape[-1]:
+            y = y * F.silu(z)
+        y = F.rms_norm(y, (self.width,), self.norm.weight.to(y.dtype), self.norm.eps)
+        return self.out_proj(y.to(self.out_proj.weight.dtype))
+
+    def _check_input(self, x: Tensor, topology: Topology, edge_attr: Tensor | None, node_mask: Tensor | None) -> None:
+        check_kind(self.kind, topology)
+        if not x.is_floating_point():
+            raise ValueError(f"x must be floating point, found {x.dtype}; embed integer features first")
+        if x.dim() < 2 or x.shape[-2:] != (topology.num_nodes, self.dim):
+            raise ValueError(
+                f"x must have shape [..., {topology.num_nodes}, {self.dim}], the features of each node of {topology!r}, "
+                f"found {list(x.shape)}"
+            )
+        if node_mask is not None and (node_mask.dtype != torch.bool or node_mask.shape[-1] != topology.num_nodes):
+            raise ValueError(
+                f"node_mask must be boolean, [..., {topology.num_nodes}], True where there is a node, "
+                f"found {node_mask.dtype}, {list(node_mask.shape)}"
+            )
+        self._check_edges(topology, edge_attr)
+
+    def _check_edges(self, topology: Topology, edge_attr: Tensor | None) -> None:
+        if (edge_attr is None) != (self.edge_proj is None):
+            raise ValueError(
+                "edge_attr is needed by a mixer with edge_dim, and only by such a one; "
+                f"found edge_dim={None if self.edge_proj is None else self.edge_proj.in_features} and "
+                f"edge_attr={'None' if edge_attr is None else list(edge_attr.shape)}"
+            )
+        if edge_attr is None or self.edge_proj is None:
+            return
+        if not edge_attr.is_floating_point():
+            raise ValueError(f"edge_attr must be floating point, found {edge_attr.dtype}; embed integers first")
+        expected = (topology.num_edges, self.edge_proj.in_features)
+        if edge_attr.shape[-2:] != expected:
+            raise ValueError(
+                f"edge_attr must have shape [..., {expected[0]}, {expected[1]}], found {list(edge_attr.shape)}"
+            )
+
+
+def _at_least_float32(x: Tensor) -> torch.dtype:
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+@lru_cache(maxsize=16)
+def _line(num_nodes: int) -> Line:
+    return Line(num_nodes)
