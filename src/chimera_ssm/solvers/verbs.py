@@ -153,6 +153,8 @@ def _listed(topology: Any, *arguments: Any) -> tuple[list, ...]:
     topologies = list(topology)
     if not topologies:
         raise TopologyError("mix needs at least one topology, found an empty sequence")
+    for t in topologies:
+        _check_topology(t)
     lists = [[None] * len(topologies) if x is None else list(x) for x in arguments]
     for name, x in zip(("weight", "C", "B", "scale"), lists, strict=True):
         if len(x) != len(topologies):
@@ -170,9 +172,13 @@ def _check_tensor(name: str, x: Tensor, remedy: str = _INPUT) -> None:
     check_finite(name, x, remedy)
 
 
-def _check_weight(topology: Topology, weight: Tensor) -> None:
+def _check_topology(topology: Topology) -> None:
     if not isinstance(topology, Topology):
         raise TopologyError(f"expected a topology such as Line(8) or Graph(num_nodes, edge_index), found {topology!r}")
+
+
+def _check_weight(topology: Topology, weight: Tensor) -> None:
+    _check_topology(topology)
     _check_tensor("weight", weight)
     if weight.dim() < 2 or weight.shape[-1] != topology.num_edges:
         raise ValueError(

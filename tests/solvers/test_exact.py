@@ -1,0 +1,177 @@
+"""Every solver on every topology it supports, values and every gradient, against the dense float64 truth."""
+
+import dataclasses
+
+import pytest
+import torch
+
+import chimera_ssm as chimera
+from chimera_ssm.solvers import verbs
+from chimera_ssm.solvers.reference import reference_mask, reference_mix, reference_series
+from tests import zoo
+
+SOLVERS = {
+    "auto": None,
+    "dense": chimera.Dense(),
+    "sweep": chimera.Sweep(),
+    "elimination": chimera.Elimination(),
+    "squaring": chimera.Squaring(),
+    "neumann": chimera.Neumann(),
+    "neumann 3 squared": chimera.Neumann(3, squared=True),
+}
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-4}
+CASES = [
+    pytest.param(topology, solver, id=f"{name}-{label}")
+    for name, topology in zoo.ZOO.items()
+    for label, solver in SOLVERS.items()
+    if solver is None or solver.why_not(topology) is None
+]
+DTYPES = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+Z, H, G, N, P = 2, 4, 2, 3, 5
+
+
+def inputs(topology, dtype):
+    """Weight, C, B, V and scale, all to be differentiated."""
+    generator = torch.Generator().manual_seed(1)
+    shapes = (Z, G, topology.num_nodes, N), (Z, G, topology.num_nodes, N), (Z, H, topology.num_nodes, P)
+    tensors = [torch.randn(s, generator=generator, dtype=torch.float64) for s in shapes]
+    scale = torch.rand(Z, H, topology.num_nodes, generator=generator, dtype=torch.float64)
+    weight = zoo.bounded_weights(topology, Z, H)
+    return [x.to(dtype).requires_grad_() for x in (weight, *tensors, scale)]
+
+
+def truth(topology, weight, solver):
+    if isinstance(solver, chimera.Neumann):
+        return reference_series(topology, weight, solver.highest_power(topology))
+    return reference_mask(topology, weight)
+
+
+def assert_same(found, expected, arguments, references, dtype):
+    """Values and the gradients in every argument, relative to the largest entry of each."""
+    generator = torch.Generator().manual_seed(2)
+    grad = torch.randn(expected.shape, generator=generator, dtype=torch.float64)
+    expected = expected + 0 * sum(r.sum() for r in references)  # so that all have a gradient, if only zero
+    found_grads = torch.autograd.grad(found, arguments, grad.to(dtype), allow_unused=True)
+    expected_grads = torch.autograd.grad(expected, references, grad)
+    assert_close(found, expected, dtype)
+    for a, b in zip(found_grads, expected_grads, strict=True):
+        assert_close(torch.zeros_like(b) if a is None else a, b, dtype)
+
+
+def assert_close(found, expected, dtype):
+    assert found.shape == expected.shape
+    if expected.numel():
+        scale = expected.abs().max().clamp(min=1e-30)
+        assert ((found - expected).abs().max() / scale).item() < TOLERANCE[dtype]
+
+
+@DTYPES
+@pytest.mark.parametrize(("topology", "solver"), CASES)
+def test_mask(topology, solver, dtype):
+    weight, *_ = inputs(topology, dtype)
+    reference = weight.detach().double().requires_grad_()
+    found = chimera.mask(topology, weight, solver)
+    assert_same(found, truth(topology, reference, solver), [weight], [reference], dtype)
+
+
+@DTYPES
+@pytest.mark.parametrize(("topology", "solver"), CASES)
+def test_solve(topology, solver, dtype):
+    weight, _, _, rhs, _ = inputs(topology, dtype)
+    references = [x.detach().double().requires_grad_() for x in (weight, rhs)]
+    found = chimera.solve(topology, weight, rhs, solver)
+    assert_same(found, truth(topology, references[0], solver) @ references[1], [weight, rhs], references, dtype)
+
+
+@DTYPES
+@pytest.mark.parametrize("form", ["mask", "state"])
+@pytest.mark.parametrize(("topology", "solver"), CASES)
+def test_mix(topology, solver, form, dtype, monkeypatch):
+    force_form(monkeypatch, form)
+    arguments = inputs(topology, dtype)
+    references = [x.detach().double().requires_grad_() for x in arguments]
+    found = chimera.mix(topology, *arguments, solver=solver)
+    expected = reference_mix(truth(topology, references[0], solver), *references[1:])
+    assert_same(found, expected, arguments, references, dtype)
+
+
+def force_form(monkeypatch, form):
+    choose = verbs.select_solver
+    monkeypatch.setattr(verbs, "select_solver", lambda *args: dataclasses.replace(choose(*args), form=form))
+
+
+@pytest.mark.parametrize("form", ["mask", "state"])
+@pytest.mark.parametrize(
+    "dags",
+    [
+        chimera.Grid((4, 5)).dags(),
+        chimera.UndirectedLine(70).dags(),
+        chimera.batch([chimera.Grid((2, 3)), chimera.Grid((3, 3))]).dags(),
+        (chimera.Line(12), chimera.Grid((3, 4)), zoo.random_dag(12, 20)),
+    ],
+    ids=["grid", "lines", "grids", "mixed"],
+)
+def test_mix_of_several_is_the_sum(dags, form, monkeypatch):
+    force_form(monkeypatch, form)
+    if form == "mask" and len({len(d.parts) for d in dags}) > 1:
+        pytest.skip("parts differ")
+    shared_C, shared_B = (torch.randn(Z, G, dags[0].num_nodes, N, dtype=torch.float64) for _ in range(2))
+    Cs = [shared_C, *(torch.randn_like(shared_C) for _ in dags[2:]), shared_C]
+    Bs = [shared_B, *(torch.randn_like(shared_B) for _ in dags[2:]), shared_B]
+    V = torch.randn(Z, H, dags[0].num_nodes, P, dtype=torch.float64)
+    weights = [zoo.bounded_weights(d, Z, H, seed=k) for k, d in enumerate(dags)]
+    scales = [torch.rand(Z, H, V.shape[2], dtype=torch.float64) for _ in dags]
+    leaves = [*{id(x): x.requires_grad_() for x in (*weights, *Cs, *Bs, *scales, V)}.values()]
+    found = chimera.mix(dags, weights, Cs, Bs, V, scales)
+    expected = sum(
+        reference_mix(reference_mask(d, w), c, b, V, s)
+        for d, w, c, b, s in zip(dags, weights, Cs, Bs, scales, strict=True)
+    )
+    grad = torch.randn_like(expected)
+    for a, b in zip(torch.autograd.grad(found, leaves, grad), torch.autograd.grad(expected, leaves, grad), strict=True):
+        assert_close(a, b, torch.float64)
+    assert_close(found, expected, torch.float64)
+
+
+SMALL = ["line 2", "lines", "grid dag 5x8", "undirected lines", "grid 2x3x4", "directed graph with loops", "graphs"]
+
+
+@pytest.mark.parametrize("label", SOLVERS)
+@pytest.mark.parametrize("name", SMALL)
+def test_gradcheck(name, label):
+    topology, solver = zoo.ZOO[name], SOLVERS[label]
+    if solver is not None and solver.why_not(topology) is not None:
+        pytest.skip("not supported")
+    weight = zoo.bounded_weights(topology, 1).requires_grad_()
+    rhs = torch.randn(1, topology.num_nodes, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda w, b: chimera.solve(topology, w, b, solver), (weight, rhs), fast_mode=True)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_second_derivatives(name):
+    topology = zoo.ZOO[name]
+    weight = zoo.bounded_weights(topology, 1).requires_grad_()
+    rhs = torch.randn(1, topology.num_nodes, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda w, b: chimera.solve(topology, w, b), (weight, rhs), fast_mode=True)
+
+
+def test_leading_dimensions_broadcast():
+    line = chimera.Line(6)
+    weight, V = torch.rand(3, 5), torch.randn(2, 4, 3, 6, 5)
+    C, B = torch.randn(4, 1, 6, 2), torch.randn(2, 1, 1, 6, 2)
+    found = chimera.mix(line, weight, C, B, V)
+    whole = chimera.mix(line, weight.expand(2, 4, 3, 5), C.expand(2, 4, 1, 6, 2), B.expand(2, 4, 1, 6, 2), V)
+    torch.testing.assert_close(found, whole, rtol=0, atol=0)
+    assert chimera.solve(line, weight, V).shape == V.shape
+    assert chimera.mask(line, weight).shape == (3, 6, 6)
+
+
+def test_gradients_may_be_expanded_or_strided():
+    grid = chimera.GridDAG((3, 4))
+    weight = zoo.bounded_weights(grid, 2).requires_grad_()
+    rhs = torch.randn(2, 3, 12, dtype=torch.float64).mT.requires_grad_()
+    x = chimera.solve(grid, weight, rhs)
+    expanded = torch.autograd.grad(x.sum(), (weight, rhs), retain_graph=True)
+    plain = torch.autograd.grad(x, (weight, rhs), torch.ones_like(x).contiguous())
+    for a, b in zip(expanded, plain, strict=True):
+        torch.testing.assert_close(a, b)
