@@ -1,0 +1,39 @@
+"""The residual block."""
+
+import torch
+
+import chimera_ssm as chimera
+
+
+def test_block_is_residual_around_its_mixer():
+    block = chimera.Block(8, chimera.Chimera(8, 2, 4))
+    x, graph = torch.randn(2, 3, 8), chimera.Graph(3, [[0, 1], [1, 2]])
+    torch.testing.assert_close(block(x, graph), x + block.mixer(block.norm(x), graph))
+
+
+def test_drop_path_drops_samples_whole_and_keeps_the_mean():
+    torch.manual_seed(0)
+    drop, line = chimera.DropPath(0.25), chimera.Line(2)
+    y = drop(torch.ones(4000, 2, 3), line)
+    assert set(y.unique().tolist()) == {0.0, torch.tensor(1 / 0.75).item()}
+    assert (y == y[:, :1, :1]).all()
+    assert abs(y.mean().item() - 1) < 0.05
+    assert torch.equal(drop.eval()(torch.ones(4, 2, 3), line), torch.ones(4, 2, 3))
+
+
+def test_drop_path_drops_graphs_of_a_packed_batch_whole():
+    torch.manual_seed(0)
+    sizes = [3, 1, 4] * 200
+    y = chimera.DropPath(0.5)(torch.ones(sum(sizes), 2), chimera.batch([chimera.Line(n) for n in sizes]))
+    graphs = y.split(sizes)
+    assert all((g == g[0, 0]).all() for g in graphs)
+    kept = sum(g[0, 0].item() == 2 for g in graphs)
+    assert 240 < kept < 360
+
+
+def test_training_drops_and_evaluation_does_not():
+    torch.manual_seed(0)
+    block = chimera.Block(8, chimera.Chimera(8, 2, 4), drop_path=0.9)
+    x, line = torch.randn(50, 3, 8), chimera.Line(3)
+    assert (block(x, line) == x).all(dim=(1, 2)).float().mean() > 0.7
+    assert (block.eval()(x, line) != x).any(dim=(1, 2)).all()

@@ -1,0 +1,63 @@
+"""Local convolutions against their definition, node by node."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+import chimera_ssm as chimera
+from tests import zoo
+
+D = 5
+
+
+def shape_of(topology):
+    return getattr(topology, "shape", (topology.num_nodes,))
+
+
+def slow_window(conv, x, topology):
+    """The definition, on one part, with a loop over nodes and places of the window."""
+    shape, y = shape_of(topology), conv.bias.repeat(x.shape[0], topology.num_nodes, 1)
+    low = 1 - conv.width if conv.causal else -(conv.width // 2)
+    sign = -1 if conv.causal and topology.reverse else 1
+    for node, here in enumerate(np.ndindex(*shape)):
+        for tap in itertools.product(range(conv.width), repeat=conv.num_axes):
+            there = [h + sign * (k + low) for h, k in zip(here, tap, strict=True)]
+            if all(0 <= t < s for t, s in zip(there, shape, strict=True)):
+                y[:, node] += conv.weight[(slice(None), *tap)] * x[:, np.ravel_multi_index(there, shape)]
+    return y
+
+
+@pytest.mark.parametrize(
+    ("topology", "width", "causal"),
+    [
+        (chimera.Line(9), 4, True),
+        (chimera.Line(2), 4, True),
+        (chimera.Line(9, reverse=True), 4, True),
+        (chimera.UndirectedLine(9), 7, False),
+        (chimera.UndirectedLine(1), 7, False),
+        (chimera.Grid((3, 4)), 3, False),
+        (chimera.Grid((1, 4)), 3, False),
+        (chimera.Grid((2, 3, 4)), 3, False),
+        (chimera.Grid((2, 3, 2, 2)), 3, False),
+    ],
+)
+def test_window(topology, width, causal):
+    conv = chimera.WindowConv(D, width, len(shape_of(topology)), causal).double()
+    x = torch.randn(2, topology.num_nodes, D, dtype=torch.float64)
+    expected = slow_window(conv, x, topology)
+    torch.testing.assert_close(conv(x, topology), expected)
+    packed = conv(torch.cat([x, x], dim=1), chimera.batch([topology, topology]))
+    torch.testing.assert_close(packed, torch.cat([expected, expected], dim=1))
+
+
+@pytest.mark.parametrize("name", ["dag 63", "directed graph with loops", "graphs", "no edges"])
+def test_neighbours(name):
+    topology = zoo.ZOO[name]
+    conv = chimera.NeighbourConv(D).double()
+    x = torch.randn(2, topology.num_nodes, D, dtype=torch.float64)
+    expected = conv.bias + conv.own * x
+    for source, target in topology.edge_index.t().tolist():
+        expected[:, target] = expected[:, target] + conv.neighbour * x[:, source]
+    torch.testing.assert_close(conv(x, topology), expected)

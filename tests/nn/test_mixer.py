@@ -1,0 +1,273 @@
+"""The mixer: padding, packing, causality, recurrence, precision, and what it refuses."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+
+import chimera_ssm as chimera
+from tests import zoo
+
+DIM, T = 32, 24
+KINDS = {
+    "line": (chimera.OnLine(), chimera.Line(T)),
+    "line, target steps": (chimera.OnLine(step="target"), chimera.Line(T)),
+    "reversed line": (chimera.OnLine(), chimera.Line(T, reverse=True)),
+    "two lines": (chimera.OnTwoLines(), chimera.UndirectedLine(T)),
+    "undirected line": (chimera.OnUndirectedLine(), chimera.UndirectedLine(T)),
+    "image": (chimera.OnGrid(), chimera.Grid((4, 6))),
+    "image, sqrt, no sharing": (chimera.OnGrid(sharing="none", normalize="sqrt"), chimera.Grid((6, 4))),
+    "video": (chimera.OnGrid(num_axes=3, sharing="row"), chimera.Grid((2, 3, 4))),
+    "four axes": (chimera.OnGrid(num_axes=4, sharing="complete"), chimera.Grid((2, 3, 2, 2))),
+    "dag": (chimera.OnDAG(), zoo.random_dag(T, 40)),
+    "graph as dags": (chimera.OnDAG(normalize="sqrt"), zoo.random_graph(T, 30)),
+    "graph": (chimera.OnGraph(), zoo.random_graph(T, 30)),
+    "graph, one step": (chimera.OnGraph(gamma=0.8, directional=False), zoo.random_graph(T, 30, loops=True)),
+    "grid as graph": (chimera.OnGraph(), chimera.Grid((4, 6))),
+}
+ALL = pytest.mark.parametrize("name", KINDS)
+
+
+def build(name, **options):
+    kind, topology = KINDS[name]
+    torch.manual_seed(0)
+    mixer = chimera.Chimera(DIM, **{"num_heads": 4, "state_size": 8, "groups": 2, "kind": kind} | options).double()
+    return mixer, topology
+
+
+def features(*lead, seed=1):
+    return torch.randn(*lead, T, DIM, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+@ALL
+def test_every_parameter_learns(name):
+    mixer, topology = build(name)
+    x = features(2).requires_grad_()
+    mixer(x, topology).square().sum().backward()
+    for label, parameter in [*mixer.named_parameters(), ("x", x)]:
+        assert parameter.grad is not None, label
+        assert parameter.grad.isfinite().all()
+        assert parameter.grad.abs().max() > 0, label
+
+
+@ALL
+def test_leading_dimensions(name):
+    mixer, topology = build(name)
+    x = features(2, 3)
+    y = mixer(x, topology)
+    assert y.shape == x.shape
+    torch.testing.assert_close(y[1, 2], mixer(x[1, 2], topology))
+
+
+@ALL
+def test_a_packed_batch_equals_its_parts(name):
+    mixer, topology = build(name)
+    x = features(3)
+    packed = mixer(x.flatten(0, 1), chimera.batch([topology] * 3))
+    torch.testing.assert_close(packed.view(3, T, DIM), mixer(x, topology))
+
+
+@pytest.mark.parametrize(
+    "kind", [chimera.OnLine(), chimera.OnTwoLines(), chimera.OnUndirectedLine(), chimera.OnGraph()]
+)
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_padded_batch_equals_its_parts_on_lines(kind, side):
+    line = chimera.Line if isinstance(kind, chimera.OnLine) else chimera.UndirectedLine
+    mixer = chimera.Chimera(DIM, 4, 8, kind=kind).double()
+    lengths = [T, 17, 1, 5]
+    x, mask = features(4), torch.zeros(4, T, dtype=torch.bool)
+    places = [slice(T - n, T) if side == "left" else slice(0, n) for n in lengths]
+    for row, place in enumerate(places):
+        mask[row, place] = True
+    x = torch.where(mask.unsqueeze(-1), x, torch.nan)  # what is masked must not matter, whatever it is
+    y = mixer(x, line(T), node_mask=mask)
+    for row, (n, place) in enumerate(zip(lengths, places, strict=True)):
+        torch.testing.assert_close(y[row, place], mixer(x[row, place], line(n)))
+        assert (y[row, ~mask[row]] == 0).all()
+
+
+def test_a_padded_image_equals_itself_alone():
+    mixer = chimera.Chimera(DIM, 4, 8, kind=chimera.OnGrid()).double()
+    x = torch.randn(5, 7, DIM, dtype=torch.float64)
+    mask = torch.zeros(5, 7, dtype=torch.bool)
+    mask[1:4, 2:6] = True
+    y = mixer(x.flatten(0, 1), chimera.Grid((5, 7)), node_mask=mask.flatten()).view(5, 7, DIM)
+    alone = mixer(x[1:4, 2:6].reshape(12, DIM), chimera.Grid((3, 4)))
+    torch.testing.assert_close(y[1:4, 2:6].reshape(12, DIM), alone)
+
+
+@pytest.mark.parametrize("kind", [chimera.OnGraph(), chimera.OnDAG()])
+def test_masked_nodes_of_a_graph_are_as_if_absent(kind):
+    topology = zoo.random_dag(T, 60, seed=5) if isinstance(kind, chimera.OnDAG) else zoo.random_graph(T, 40, loops=True)
+    mixer = chimera.Chimera(DIM, 4, 8, kind=kind, edge_dim=3).double()
+    mask = torch.rand(T, generator=torch.Generator().manual_seed(3)) < 0.7
+    source, target = topology.edge_index
+    alive = mask[source] & mask[target]
+    new = mask.cumsum(0) - 1
+    smaller = type(topology)(int(mask.sum()), new[topology.edge_index[:, alive]])
+    x, edges = features(), torch.randn(topology.num_edges, 3, dtype=torch.float64)
+    found = mixer(x, topology, edges, node_mask=mask)
+    torch.testing.assert_close(found[mask], mixer(x[mask], smaller, edges[alive]))
+    assert (found[~mask] == 0).all()
+
+
+@pytest.mark.parametrize("name", ["line", "line, target steps", "dag", "graph"])
+def test_a_causal_line_stays_causal_bitwise(name):
+    mixer, _ = build(name)
+    mixer, x, line = mixer.float(), features(2).float(), chimera.Line(T)
+    before = mixer(x, line)
+    for t in (1, 8, T - 1):
+        changed = x.clone()
+        changed[:, t] += 1
+        after = mixer(changed, line)
+        assert torch.equal(after[:, :t], before[:, :t])
+        assert not torch.equal(after[:, t], before[:, t])
+
+
+@pytest.mark.parametrize("length", [5, 200])
+def test_a_long_causal_line_stays_causal_bitwise(length):
+    """Long enough for the state form, whose chunks must not look ahead either."""
+    mixer = chimera.Chimera(DIM, 4, 4, kind=chimera.OnLine())
+    x = torch.randn(length, DIM)
+    changed = x.clone()
+    changed[3 * length // 4] *= -2
+    before, after = mixer(x, chimera.Line(length)), mixer(changed, chimera.Line(length))
+    assert torch.equal(after[: 3 * length // 4], before[: 3 * length // 4])
+
+
+@pytest.mark.parametrize("name", ["line", "line, target steps", "dag", "graph"])
+def test_step_equals_the_parallel_form(name):
+    mixer, _ = build(name)
+    x, state, outputs = features(2, 3), None, []
+    for t in range(T):
+        y, state = mixer.step(x[:, :, t], state)
+        outputs.append(y)
+    torch.testing.assert_close(torch.stack(outputs, dim=2), mixer(x, chimera.Line(T)))
+
+
+@pytest.mark.parametrize("name", ["two lines", "undirected line", "image"])
+def test_only_causal_mixers_step(name):
+    mixer, _ = build(name)
+    with pytest.raises(ValueError, match="only causal mixers have a recurrent form"):
+        mixer.step(torch.randn(DIM, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", ["dag", "graph"])
+def test_permuting_nodes_and_edges(name):
+    mixer, topology = build(name, edge_dim=5)
+    nodes, edges = torch.randperm(T), torch.randperm(topology.num_edges)
+    x, attr = features(), torch.randn(topology.num_edges, 5, dtype=torch.float64)
+    moved = type(topology)(T, torch.argsort(nodes)[topology.edge_index[:, edges]])
+    torch.testing.assert_close(mixer(x[nodes], moved, attr[edges]), mixer(x, topology, attr)[nodes])
+
+
+@pytest.mark.parametrize("name", ["dag", "graph", "graph as dags"])
+def test_edge_features_matter(name):
+    mixer, topology = build(name, edge_dim=5)
+    x, attr = features(2), torch.randn(2, topology.num_edges, 5, dtype=torch.float64, requires_grad=True)
+    mixer(x, topology, attr).square().sum().backward()
+    assert attr.grad.abs().amax(dim=(0, 2)).min() > 0
+    assert mixer.edge_proj.weight.grad.abs().max() > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@ALL
+def test_autocast_is_finite(name, dtype):
+    mixer, topology = build(name)
+    mixer, x = mixer.float(), (10 * features(2)).float()
+    with torch.autocast("cpu", dtype=dtype):
+        y = mixer(x, topology)
+    assert y.dtype == dtype
+    assert y.isfinite().all()
+    (y.float().square().mean() * 128).backward()
+    assert all(p.grad.isfinite().all() for p in mixer.parameters())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_whole_layer_in_half_precision(dtype):
+    mixer, topology = build("image")
+    y = mixer.to(dtype)(features(2).to(dtype), topology)
+    assert y.dtype == dtype
+    assert y.isfinite().all()
+
+
+def test_the_default_takes_any_topology():
+    mixer = chimera.Chimera(8, num_heads=2, state_size=4)
+    for topology in zoo.ZOO.values():
+        assert mixer(torch.randn(topology.num_nodes, 8), topology).isfinite().all()
+
+
+def test_defaults():
+    mixer = chimera.Chimera(768)
+    assert (mixer.num_heads, mixer.width, mixer.state_size) == (24, 1536, 64)
+    assert chimera.Chimera(16).num_heads == 1
+    step = torch.nn.functional.softplus(mixer.step_bias)
+    assert step.min() >= 0.001 * 0.999
+    assert step.max() <= 0.1 * 1.001
+    grid = torch.nn.functional.softplus(chimera.Chimera(768, kind=chimera.OnGrid()).step_bias)
+    assert 0.1 < grid.max() <= 0.7 * 1.001
+    assert {id(p) for p in mixer.undecayed_parameters()} == {id(mixer.step_bias), id(mixer.D)}
+
+
+@pytest.mark.parametrize(
+    ("sharing", "sets"),
+    [("none", (0, 1, 2, 3)), ("complete", (0,) * 4), ("row", (0, 0, 1, 1)), ("diagonal", (0, 1, 1, 0))],
+)
+def test_sharing(sharing, sets):
+    assert chimera.OnGrid(sharing=sharing).sets == sets
+
+
+def test_without_a_gate_there_is_no_projection_for_one():
+    with_gate, without = (chimera.Chimera(32, kind=chimera.OnLine(), gate=g) for g in (True, False))
+    assert with_gate.in_proj.out_features - without.in_proj.out_features == 64
+
+
+def test_copies_and_pickles():
+    mixer, topology = build("image")
+    x = features()
+    for twin in (copy.deepcopy(mixer), pickle.loads(pickle.dumps(mixer))):
+        assert torch.equal(twin(x, topology), mixer(x, topology))
+
+
+def test_on_the_meta_device():
+    with torch.device("meta"):
+        mixer = chimera.Chimera(64, kind=chimera.OnGrid())
+    mixer = mixer.to_empty(device="cpu")
+    mixer.reset_parameters()
+    assert mixer(torch.randn(6, 64), chimera.Grid((2, 3))).isfinite().all()
+
+
+X = torch.randn(3, DIM)
+RING = chimera.Graph(3, [[0, 1, 2], [1, 2, 0]])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: chimera.Chimera(32, num_heads=5), "inner width 64 .* divisible by num_heads, found 5"),
+        (lambda: chimera.Chimera(32, num_heads=4, groups=3), "4 heads and 3 groups"),
+        (lambda: chimera.Chimera(32, edge_dim=4, kind=chimera.OnLine()), "OnLine has no edge features"),
+        (lambda: chimera.OnGrid(sharing="all"), "sharing must be one of"),
+        (lambda: chimera.OnGrid(num_axes=0), "at least one axis"),
+        (lambda: chimera.Chimera(32)(X.long(), RING), "floating point.*embed"),
+        (lambda: chimera.Chimera(32)(X[:2], RING), r"x must have shape \[..., 3, 32\].*found \[2, 32\]"),
+        (lambda: chimera.Chimera(32)(X, "ring"), "expected a topology"),
+        (lambda: chimera.Chimera(32)(X, RING, node_mask=torch.ones(3)), "node_mask must be boolean"),
+        (lambda: chimera.Chimera(32)(X, RING, torch.rand(3, 2)), "edge_attr is needed by a mixer with edge_dim"),
+        (lambda: chimera.Chimera(32, edge_dim=2)(X, RING), "edge_attr is needed by a mixer with edge_dim"),
+        (
+            lambda: chimera.Chimera(32, edge_dim=2)(X, RING, torch.rand(2, 2)),
+            r"edge_attr must have shape \[..., 3, 2\]",
+        ),
+        (lambda: chimera.Chimera(32, edge_dim=2)(X, RING, torch.ones(3, 2).long()), "edge_attr must be floating point"),
+        (lambda: chimera.Chimera(32, kind=chimera.OnLine())(X, RING), "OnLine needs a Line.*OnGraph"),
+        (lambda: chimera.Chimera(32, kind=chimera.OnGrid())(X, chimera.Grid((1, 1, 3))), "Grid with 2 axes"),
+        (lambda: chimera.Chimera(32, kind=chimera.OnTwoLines())(X, chimera.Line(3)), "UndirectedLine"),
+        (lambda: chimera.Chimera(32, solver=chimera.Sweep())(X, RING), "Sweep cannot treat .*cycles"),
+        (lambda: chimera.DropPath(1.0), "from 0 to below 1"),
+    ],
+)
+def test_bad_input(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

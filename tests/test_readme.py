@@ -1,0 +1,36 @@
+"""The README's code runs, and its files exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", README, re.DOTALL))
+def test_code_runs(code, capsys):
+    exec(compile(code, "README.md", "exec"), {})
+    assert "Elimination" in capsys.readouterr().out
+
+
+def test_links_lead_somewhere():
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link]
+    assert links
+    for link in links:
+        assert (ROOT / link).exists(), link
+
+
+def test_names_in_the_readme_exist():
+    import chimera_ssm
+
+    names = set(re.findall(r"`([A-Za-z_]\w+)", README)) & (set(chimera_ssm.__all__) | {"Line", "mix"})
+    assert {"Line", "mix", "OnGrid", "Elimination"} <= names
+
+
+def test_the_demo_draws(tmp_path):
+    import runpy
+
+    runpy.run_path(str(ROOT / "examples" / "influence.py"))["main"](tmp_path)
+    assert (tmp_path / "influence.png").stat().st_size > 10_000
