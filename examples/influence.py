@@ -21,7 +21,7 @@ def ring_chain(rings: int) -> tuple[chimera.Graph, np.ndarray]:
     bonds = [(6 * r + k, 6 * r + (k + 1) % 6) for r in range(rings) for k in range(6)]
     bonds += [(6 * r + 3, 6 * r + 6) for r in range(rings - 1)]
     angle = np.pi * (1 - np.arange(6) / 3)
-    xy = np.concatenate([np.stack([np.cos(angle) + 3 * r, np.sin(angle)], 1) for r in range(rings)])
+    xy = np.concatenate([np.stack([np.cos(angle) + 2.9 * r, np.sin(angle) + 2 * (r % 2)], 1) for r in range(rings)])
     edges = np.array(bonds)
     return chimera.Graph(6 * rings, np.concatenate([edges, edges[:, ::-1]]).T), xy
 
@@ -39,7 +39,7 @@ def hears(topology: chimera.Topology, node: int) -> torch.Tensor:
 
 
 def main(folder: Path) -> None:
-    line, grid, (molecule, xy) = chimera.UndirectedLine(64), chimera.Grid((24, 36)), ring_chain(6)
+    line, grid, (molecule, xy) = chimera.UndirectedLine(64), chimera.Grid((24, 36)), ring_chain(4)
     figure, axes = plt.subplots(1, 3, figsize=(13, 3.4), width_ratios=(1, 1.2, 1.4), layout="constrained")
     axes[0].bar(range(64), hears(line, 20), color="tab:purple")
     axes[0].set(title="a line: token 20", xlabel="token", ylabel="influence", yscale="log")
@@ -49,7 +49,7 @@ def main(folder: Path) -> None:
     for a, b in molecule.edge_index.t().tolist():
         axes[2].plot(*xy[[a, b]].T, color="0.7", zorder=0)
     dots = axes[2].scatter(*xy.T, c=hears(molecule, 8).log10(), s=130, cmap="magma", edgecolors="0.4")
-    axes[2].set(title="a molecule: atom 8", aspect="equal", xticks=[], yticks=[])
+    axes[2].set(title="a molecule: atom 8", aspect="equal", xticks=[], yticks=[], ylim=(-2.5, 4.5))
     figure.colorbar(dots, ax=axes[2], label="log₁₀ influence")
     folder.mkdir(parents=True, exist_ok=True)
     figure.savefig(folder / "influence.png", dpi=110)

@@ -1,5 +1,7 @@
 """Bad input is refused with a message that names the offender and the remedy."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -34,7 +36,7 @@ def test_a_cycle_in_a_dag_is_named_by_its_nodes(num_nodes, edges, cycle):
     nodes = list(map(int, path.split(" → ")))
     assert nodes[0] == nodes[-1]
     assert set(nodes) == cycle
-    assert set(zip(nodes[:-1], nodes[1:], strict=True)) <= set(zip(*edges, strict=True))
+    assert set(itertools.pairwise(nodes)) <= set(zip(*edges, strict=True))
     assert Graph(num_nodes, edges).num_edges == len(edges[0])
 
 

@@ -1,6 +1,7 @@
 """Levels, distances, components and path layouts against their slow definitions."""
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
@@ -137,7 +138,7 @@ def test_the_level_plan_groups_edges_by_the_level_of_their_target(topology):
     assert bounds[0] == 0
     assert bounds[-1] == topology.num_edges
     assert len(bounds) == max(levels) + 1
-    for group, (first, last) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+    for group, (first, last) in enumerate(itertools.pairwise(bounds)):
         assert {levels[target] for target in plan.schedule.target[first:last]} == {group + 1}
 
 

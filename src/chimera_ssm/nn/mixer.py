@@ -254,7 +254,7 @@ class Chimera(nn.Module):
             raise ValueError(f"x must be floating point, found {x.dtype}; embed integer features first")
         if x.dim() < 2 or x.shape[-2:] != (topology.num_nodes, self.dim):
             raise ValueError(
-                f"x must have shape [..., {topology.num_nodes}, {self.dim}], the features of each node of {topology!r}, "
+                f"x must have shape [..., {topology.num_nodes}, {self.dim}], a row for each node of {topology!r}, "
                 f"found {list(x.shape)}"
             )
         if node_mask is not None and (node_mask.dtype != torch.bool or node_mask.shape[-1] != topology.num_nodes):
