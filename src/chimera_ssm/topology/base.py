@@ -178,6 +178,12 @@ class Topology:
 
     @cached_property
     def _topological_order(self) -> Array:
+        # The nodes' own order keeps neighbours together in memory, where it will do.
+        nodes = np.arange(self.num_nodes)
+        if (self._source < self._target).all():
+            return nodes
+        if (self._source > self._target).all():
+            return nodes[::-1].copy()
         return np.argsort(self._levels, kind="stable")
 
     @cached_property

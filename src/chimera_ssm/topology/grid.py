@@ -74,6 +74,11 @@ class GridDAG(_Lattice):
         last = np.array(self.shape) - 1
         return np.where(self.corner, last - self.coordinates, self.coordinates).sum(axis=1)
 
+    @cached_property
+    def _topological_order(self) -> Array:
+        away = np.where(self.corner, np.array(self.shape) - 1 - self.coordinates, self.coordinates)
+        return np.argsort(np.ravel_multi_index(tuple(away.T), self.shape))
+
     def flip(self) -> GridDAG:
         """The grid seen from the opposite corner, with the same edge order."""
         return GridDAG(self.shape, tuple(1 - c for c in self.corner)).to(self.device)

@@ -1,0 +1,79 @@
+"""The program `chimera`. A command is a line in `COMMANDS` and a package `cli.<name>`, loaded only when it is asked for.
+
+The package offers ``EXAMPLE`` (a command line and what it does), ``add_arguments(parser)`` and ``run(args)``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from chimera_ssm.version import __version__
+
+COMMANDS = {
+    "bench": "measure speed and memory against attention and other baselines",
+}
+_EXTRA_OF = {"rich": "train", "matplotlib": "train"}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is 0, 2 for an error of the user, 130 for an interruption."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    args = _parser().parse_args(argv)
+    args.command_line = shlex.join(["chimera", *argv])
+    try:
+        _module(args.command).run(args)
+    except KeyboardInterrupt:
+        return _end(args.command, "interrupted, nothing was written", 130)
+    except ModuleNotFoundError as error:
+        if (extra := _EXTRA_OF.get(error.name or "")) is None:
+            raise
+        return _end(args.command, f'error: {error.name} is missing: pip install "chimera-ssm[{extra}]"', 2)
+    except (ValueError, OSError) as error:
+        return _end(args.command, f"error: {error}", 2)
+    return 0
+
+
+class _Command(argparse.ArgumentParser):
+    """The parser of one command, which gets its arguments when it is used: `chimera --help` stays fast."""
+
+    command: str | None = None
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self.command is not None:
+            module, self.command = _module(self.command), None
+            self.epilog = f"example:\n  {module.EXAMPLE}"
+            module.add_arguments(self)
+        return super().parse_known_args(args, namespace)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="chimera",
+        description="State space models on any topology.",
+        epilog="chimera COMMAND --help tells more, with an example.",
+    )
+    parser.add_argument("--version", action="version", version=f"chimera {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Command)
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.command = name
+    return parser
+
+
+def _module(command: str) -> Any:
+    return import_module(f"{__name__}.{command}")
+
+
+def _end(command: str, message: str, code: int) -> int:
+    print(f"chimera {command}: {message}", file=sys.stderr)
+    return code

@@ -1,0 +1,82 @@
+"""The registered cases: what is measured, against what, and the ratio to reach. Nothing heavy is loaded here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import partial
+
+import chimera_ssm as chimera
+from chimera_ssm.cli.bench import graphs
+from chimera_ssm.cli.bench.works import Attention, DenseInverse, Masks, Mix, Work
+
+
+@dataclass(frozen=True)
+class Case:
+    """A work and its baseline.
+
+    Attributes:
+        name: what to call it.
+        what: the work in words.
+        against: the baseline in words.
+        work: what is measured.
+        baseline: what it is measured against.
+        forward: the ratio of their times to reach; ``None`` to report only.
+        backward: the same, forward + backward.
+        forward_only: whether there is no backward to measure.
+    """
+
+    name: str
+    what: str
+    against: str
+    work: Work
+    baseline: Work
+    forward: float | None = None
+    backward: float | None = None
+    forward_only: bool = False
+
+
+_GRAPHS = {"batch": None, "heads": 4, "state_size": 64, "head_size": 16}
+_GRID_14 = partial(graphs.grid_dags, 14, 14)
+_MOLECULES = partial(graphs.molecules, 32, 150)
+
+CASES = {
+    case.name: case
+    for case in (
+        Case("grid-14", "14×14 grid, four DAGs, batch 8", "attention",
+             Mix(_GRID_14, batch=8), Attention(196, batch=8), 0.95, 0.9),
+        Case("grid-64", "64×64 grid, four DAGs", "attention",
+             Mix(partial(graphs.grid_dags, 64, 64)), Attention(4096), 1 / 6.5, 1 / 4),
+        Case("line-4096", "line of 4,096 both ways", "attention",
+             Mix(partial(graphs.line_both_ways, 4096)), Attention(4096), 1 / 16, 1 / 9),
+        Case("undirected-4096", "undirected line of 4,096", "attention",
+             Mix(partial(graphs.undirected_line, 4096)), Attention(4096), 1 / 14, 1 / 8),
+        Case("line-128", "line of 128 both ways, batch 32", "attention",
+             Mix(partial(graphs.line_both_ways, 128), batch=32), Attention(128, batch=32), 0.9, 0.85),
+        Case("molecules", "32 molecules of 150, exact, H 4, N 64, P 16", "attention, 4 heads of 16",
+             Mix(_MOLECULES, **_GRAPHS), Attention(150, batch=32, heads=4, head_size=16), 1.2, 1.4),
+        Case("molecules-mask", "the masks of 32 molecules of 150, H 4", "dense inverse",
+             Masks(_MOLECULES, heads=4), DenseInverse(_MOLECULES, heads=4), 1 / 40, forward_only=True),
+        Case("planar", "4 planar graphs of 479, exact, H 4, N 64, P 16", "attention, 4 heads of 16",
+             Mix(partial(graphs.planar_graphs, 4, 479), **_GRAPHS),
+             Attention(479, batch=4, heads=4, head_size=16), 1.8, 2.0),
+        Case("squaring", "14×14 grid, four DAGs, batch 8", "the same by Squaring",
+             Mix(_GRID_14, batch=8), Mix(_GRID_14, batch=8, solver=lambda: chimera.Squaring()), 1 / 35, 1 / 18),
+        Case("model-shape", "14×14 grid, diagonal sharing, batch 8, H 24, N 96", "attention",
+             Mix(_GRID_14, batch=8, heads=24, state_size=96, sets=(0, 1, 1, 0)), Attention(196, batch=8)),
+        Case("line-scaling", "line of 32,768 both ways", "line of 4,096",
+             Mix(partial(graphs.line_both_ways, 32_768)), Mix(partial(graphs.line_both_ways, 4096)), 10, 10),
+        Case("small", "line of 64 both ways, H 4, N = P = 16", "attention, 4 heads of 16",
+             Mix(partial(graphs.line_both_ways, 64), heads=4, state_size=16, head_size=16),
+             Attention(64, heads=4, head_size=16), 3, 3),
+    )
+}  # fmt: skip
+
+
+def pick(names: list[str] | None) -> list[Case]:
+    """The cases of these names in the order of the register; all if omitted."""
+    for name in names or ():
+        if name not in CASES:
+            (nearest,) = get_close_matches(name, CASES, n=1, cutoff=0)
+            raise ValueError(f"unknown case {name!r}, did you mean {nearest!r}? The cases are {', '.join(CASES)}")
+    return [case for case in CASES.values() if names is None or case.name in names]

@@ -1,0 +1,82 @@
+"""Measuring: work and baseline take turns in one loop, so that whatever slows the machine slows both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from chimera_ssm.cli.bench.cases import Case
+
+MIN_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of one call: the best and the median of several rounds."""
+
+    best: float
+    median: float
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A work beside its baseline, and the ratio to reach, if any."""
+
+    work: Timing
+    baseline: Timing
+    target: float | None = None
+
+    @property
+    def ratio(self) -> float:
+        """Of the best times, which other programs on the machine disturb least; below 1 the work is faster."""
+        return self.work.best / self.baseline.best
+
+    @property
+    def median_ratio(self) -> float:
+        """Of the medians."""
+        return self.work.median / self.baseline.median
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target is reached; ``None`` if there is none."""
+        return None if self.target is None else self.ratio <= self.target
+
+
+@dataclass(frozen=True)
+class Result:
+    """A measured case; ``backward`` is forward + backward, ``None`` where there is no backward."""
+
+    case: Case
+    forward: Comparison
+    backward: Comparison | None
+
+
+def take_turns(
+    functions: Sequence[Callable[[], object]], seconds: float, min_rounds: int = MIN_ROUNDS
+) -> list[Timing]:
+    """Time functions in turns for about ``seconds`` in all, but ``min_rounds`` at least, after a first call of each."""
+    for function in functions:
+        function()  # compiles kernels, finds plans, fills caches
+    times: list[list[float]] = [[] for _ in functions]
+    end = perf_counter() + seconds
+    while len(times[-1]) < min_rounds or perf_counter() < end:
+        for function, spent in zip(functions, times, strict=True):
+            start = perf_counter()
+            function()
+            spent.append(perf_counter() - start)
+    return [Timing(min(spent), median(spent), len(spent)) for spent in times]
+
+
+def measure(case: Case, seconds: float) -> Result:
+    """Measure a case, forward and, if it has one, forward + backward, each for half of the time."""
+    work, baseline = case.work.build(), case.baseline.build()
+    forward = Comparison(*take_turns([work.forward, baseline.forward], seconds / 2), case.forward)
+    if case.forward_only:
+        return Result(case, forward, None)
+    both = take_turns([work.forward_backward, baseline.forward_backward], seconds / 2)
+    return Result(case, forward, Comparison(*both, case.backward))

@@ -1,0 +1,86 @@
+"""One point of the scaling plot, measured in a process of its own: `python -m chimera_ssm.cli.bench.point CURVE T …`.
+
+Prints seconds and extra bytes of forward + backward as JSON. Peak memory is a figure of a whole process, so that each
+point needs a fresh one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import sys
+from functools import partial
+
+from chimera_ssm.cli.bench import graphs
+from chimera_ssm.cli.bench.measure import take_turns
+from chimera_ssm.cli.bench.works import Attention, Mix, Work
+
+CURVES = ("line both ways", "grid, four DAGs", "molecule-like graph", "planar graph", "attention")
+
+
+def work(curve: str, num_nodes: int) -> Work:
+    """12 heads of 64, state size 64, batch 1, on about ``num_nodes`` nodes, a power of two."""
+    side = 1 << (num_nodes.bit_length() - 1) // 2
+    works = (
+        Mix(partial(graphs.line_both_ways, num_nodes)),
+        Mix(partial(graphs.grid_dags, side, num_nodes // side)),
+        Mix(partial(graphs.molecules, 1, num_nodes), batch=None),
+        Mix(partial(graphs.planar_graphs, 1, num_nodes), batch=None),
+        Attention(num_nodes),
+    )
+    return dict(zip(CURVES, works, strict=True))[curve]
+
+
+def measure_point(curve: str, num_nodes: int, seconds: float) -> dict[str, float]:
+    """Best time, and peak extra memory of a call that is not the first, whose plans and kernels are kept."""
+    function = work(curve, num_nodes).build().forward_backward
+    (timing,) = take_turns([function], seconds, min_rounds=1)
+    _trim_heap()
+    resting = _reset_peak()
+    function()
+    return {"seconds": timing.best, "bytes": float(max(0, _peak() - resting))}
+
+
+def _trim_heap() -> None:
+    """Hand free memory back to the system; otherwise a call that reuses it would look too modest."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (AttributeError, OSError):
+        pass  # not the GNU C library
+
+
+def _reset_peak() -> int:
+    """Let the peak start again from the memory in use now, where Linux allows it; returns that."""
+    try:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+    except OSError:
+        pass  # the peak so far stays: the extra memory is then a lower bound
+    return _peak()
+
+
+def _peak() -> int:
+    """Peak resident memory of this process in bytes."""
+    try:
+        with open("/proc/self/status") as file:
+            line = next(line for line in file if line.startswith("VmHWM"))
+        return 1024 * int(line.split()[1])
+    except OSError:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def _bound_memory() -> None:
+    """Fail cleanly where a point does not fit, before the machine begins to swap."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    resource.setrlimit(resource.RLIMIT_AS, (int(0.8 * total), resource.RLIM_INFINITY))
+
+
+if __name__ == "__main__":
+    import torch
+
+    _bound_memory()
+    torch.set_num_threads(int(sys.argv[4]))
+    print(json.dumps(measure_point(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))))
