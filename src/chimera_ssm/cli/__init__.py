@@ -1,6 +1,7 @@
-"""The program `chimera`. A command is a line in `COMMANDS` and a package `cli.<name>`, loaded only when it is asked for.
+"""The program `chimera`. A command is a line in `COMMANDS` and a module of that name beside this file.
 
-The package offers ``EXAMPLE`` (a command line and what it does), ``add_arguments(parser)`` and ``run(args)``.
+The module is loaded when the command is asked for, and offers ``EXAMPLE`` (a command line), ``add_arguments(parser)``
+and ``run(args)``.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         _module(args.command).run(args)
     except KeyboardInterrupt:
-        return _end(args.command, "interrupted, nothing was written", 130)
+        return _end(args.command, "interrupted", 130)
     except ModuleNotFoundError as error:
-        if (extra := _EXTRA_OF.get(error.name or "")) is None:
+        missing = (error.name or "").partition(".")[0]
+        if (extra := _EXTRA_OF.get(missing)) is None:
             raise
-        return _end(args.command, f'error: {error.name} is missing: pip install "chimera-ssm[{extra}]"', 2)
+        return _end(args.command, f'error: {missing} is missing: pip install "chimera-ssm[{extra}]"', 2)
     except (ValueError, OSError) as error:
         return _end(args.command, f"error: {error}", 2)
     return 0

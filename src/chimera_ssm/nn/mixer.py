@@ -37,7 +37,7 @@ class Chimera(nn.Module):
         y = Σ_d (L_d ⊙ C_d B̄_dᵀ) V / √d + D V        out = projection(RMSNorm(y · silu(z)))
 
     with ``L_d = (I − A_d)⁻¹`` for each topology of the sum: one for a directed line, a DAG or a graph, two for
-    `OnTwoLines`, 2**axes for `OnGrid` (paper, equation 4 and figure 6).
+    `OnTwoLines`, 2**axes for `OnGrid` (paper, equation 5 and figure 6).
 
     Args:
         dim: features of a node.

@@ -7,7 +7,9 @@ Below the verbs all leading dimensions are one: weights are ``[G, E]``, right-ha
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -66,6 +68,10 @@ class Resolvent(ABC):
         """
         return None
 
+    def mix_mask(self, C: Tensor, B: Tensor, V: Tensor) -> Tensor | None:
+        """The mask form of a mix if there is a better way than through `mask`, else ``None``; shapes as above."""
+        return None
+
 
 class Factors(Protocol):
     """What a solver prepared from detached weights."""
@@ -76,14 +82,30 @@ class Factors(Protocol):
 
 
 class ExactResolvent(Resolvent):
-    """A resolvent whose gradient is the shared adjoint, from the factors of the forward pass."""
+    """A resolvent whose gradient is the shared adjoint, from the factors of the forward pass.
 
-    def __init__(self, topology: Topology, weight: Tensor, factors: Factors):
+    Args:
+        topology: T nodes and E edges.
+        weight: ``[G, E]``.
+        factorise: makes the factors of detached weights, when they are first needed.
+    """
+
+    def __init__(self, topology: Topology, weight: Tensor, factorise: Callable[[Tensor], Factors]):
         super().__init__(topology, weight)
-        self.factors = factors
+        self._factorise = factorise
+
+    @cached_property
+    def factors(self) -> Factors:
+        """Factors of the detached weights."""
+        with torch.no_grad():
+            return self._factorise(self.weight.detach())
 
     def solve(self, rhs: Tensor) -> Tensor:
         return _Solve.apply(self.weight, rhs, self.topology, self.factors, False)
+
+
+class SweepResolvent(ExactResolvent):
+    """The resolvent of an acyclic topology: compiled kernels know how to mix with it."""
 
 
 class _Solve(torch.autograd.Function):

@@ -20,9 +20,9 @@ class Dense(Solver):
     def resolvent(self, topology: Topology, weight: Tensor) -> ExactResolvent:
         if topology.is_acyclic:
             plan = topology.tensors("sorted_block_plan", weight.device)
-            return ExactResolvent(topology, weight, Triangular(plan, weight.detach()))
+            return ExactResolvent(topology, weight, lambda w: Triangular(plan, w))
         plan = topology.tensors("block_plan", weight.device)
-        return ExactResolvent(topology, weight, PivotedLU(plan, weight.detach()))
+        return ExactResolvent(topology, weight, lambda w: PivotedLU(plan, w))
 
     def column_work(self, topology: Topology) -> int:
         return int((topology.part_sizes**2).sum())

@@ -42,7 +42,7 @@ class Elimination(Solver):
         if topology.undirected_paths is not None:
             return UndirectedPathResolvent(topology, weight)
         plan = topology.tensors("factor_plan", weight.device)
-        return ExactResolvent(topology, weight, LDU(topology.num_nodes, plan, weight.detach()))
+        return ExactResolvent(topology, weight, lambda w: LDU(topology.num_nodes, plan, w))
 
     def column_work(self, topology: Topology) -> int:
         if topology.undirected_paths is not None:

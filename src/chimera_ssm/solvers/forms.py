@@ -10,7 +10,8 @@ from typing import NamedTuple
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from chimera_ssm.solvers.base import BLOCK_ELEMENTS, Resolvent
+from chimera_ssm.solvers import compiled
+from chimera_ssm.solvers.base import BLOCK_ELEMENTS, Resolvent, SweepResolvent
 from chimera_ssm.solvers.blocks import join, split
 
 
@@ -25,6 +26,10 @@ class Term(NamedTuple):
 
 def mix_by_mask(terms: list[Term], V: Tensor) -> Tensor:
     """``Σ_d (L_d ⊙ C_d B̄_dᵀ) V``: masks are added up and multiplied with V once; T² work and memory."""
+    if _compilable(terms, V):
+        return compiled.mix_by_masks(*_columns(terms, V))
+    if len(terms) == 1 and (y := terms[0].resolvent.mix_mask(terms[0].C, terms[0].B, _scaled(terms[0], V))) is not None:
+        return y
     plan = terms[0].resolvent.topology.tensors("block_plan", V.device)
     products: dict[tuple[int, int], Tensor] = {}
     total = None
@@ -45,14 +50,37 @@ def mix_by_mask(terms: list[Term], V: Tensor) -> Tensor:
 
 def mix_by_states(terms: list[Term], V: Tensor) -> Tensor:
     """The same by states ``h = L (B̄ ⊗ v)``, ``y = Cᵀ h``: linear in T, one topology after the other."""
+    if _compilable(terms, V):
+        return compiled.mix_by_states(*_columns(terms, V))
     total = None
     for term in terms:
-        scaled = V if term.scale is None else term.scale.unsqueeze(-1) * V
+        scaled = _scaled(term, V)
         y = term.resolvent.mix_states(term.C, term.B, scaled)
         y = _mix_columns(term, scaled) if y is None else y
         total = y if total is None else total + y
     assert total is not None
     return total
+
+
+def _scaled(term: Term, V: Tensor) -> Tensor:
+    return V if term.scale is None else term.scale.unsqueeze(-1) * V
+
+
+def _compilable(terms: list[Term], V: Tensor) -> bool:
+    return all(isinstance(t.resolvent, SweepResolvent) for t in terms) and compiled.usable(V)
+
+
+def _columns(terms: list[Term], V: Tensor) -> tuple[list, list, list, list, Tensor, list]:
+    """Arguments of a compiled mix: topologies, weights, Cs, Bs, V, scales."""
+    ones = V.new_ones(V.shape[:3]) if any(t.scale is None for t in terms) else None
+    return (
+        [t.resolvent.topology for t in terms],
+        [t.resolvent.weight for t in terms],
+        [t.C for t in terms],
+        [t.B for t in terms],
+        V,
+        [ones if t.scale is None else t.scale for t in terms],
+    )
 
 
 def _mix_columns(term: Term, V: Tensor) -> Tensor:

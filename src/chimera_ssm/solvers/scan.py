@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from chimera_ssm.solvers.base import ExactResolvent
+from chimera_ssm.solvers.base import ExactResolvent, SweepResolvent
 from chimera_ssm.topology import Line, Topology
 from chimera_ssm.topology.plans import PathPlan
 
@@ -71,12 +71,12 @@ class PathFactors:
         return torch.empty_like(x).index_copy_(1, self.nodes, x)
 
 
-class PathResolvent(ExactResolvent):
+class PathResolvent(SweepResolvent):
     """The resolvent of disjoint directed paths; its mix carries states from chunk to chunk only."""
 
     def __init__(self, topology: Topology, weight: Tensor):
         self.plan = topology.tensors("directed_paths", weight.device)
-        super().__init__(topology, weight, PathFactors(self.plan, weight.detach()))
+        super().__init__(topology, weight, lambda w: PathFactors(self.plan, w))
 
     def mix_states(self, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
         a = pad(self.weight, (0, 1))[:, self.plan.ahead].unflatten(0, V.shape[:2])
@@ -112,7 +112,7 @@ def line_mix(a: Tensor, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
 
 def line_resolvent(a: Tensor) -> ExactResolvent:
     """The resolvent of a line in line order, from ``a [G, T]`` as in `Scan`; differentiable in a."""
-    return ExactResolvent(_line(a.shape[1]), a[:, 1:], Scan(a.detach()))
+    return ExactResolvent(_line(a.shape[1]), a[:, 1:], lambda _: Scan(a.detach()))
 
 
 @lru_cache(maxsize=64)

@@ -1,4 +1,4 @@
-"""`Squaring`: the paper's way for accelerators, with matrix products only (Theorem 4.6)."""
+"""`Squaring`: the paper's way for accelerators, with matrix products only (Theorem 4.5)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Squaring(Solver):
 
     def resolvent(self, topology: Topology, weight: Tensor) -> ExactResolvent:
         plan = topology.tensors("block_plan", weight.device)
-        return ExactResolvent(topology, weight, SquaredSeries(plan, weight.detach(), topology.longest_path))
+        return ExactResolvent(topology, weight, lambda w: SquaredSeries(plan, w, topology.longest_path))
 
     def column_work(self, topology: Topology) -> int:
         return int((topology.part_sizes**2).sum())

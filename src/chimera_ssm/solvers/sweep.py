@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from chimera_ssm.solvers.base import ExactResolvent, Solver
+from chimera_ssm.solvers.base import Solver, SweepResolvent
 from chimera_ssm.solvers.scan import CHUNK, PathResolvent
 from chimera_ssm.topology import Topology
 from chimera_ssm.topology.plans import LevelPlan, Schedule
@@ -22,11 +22,11 @@ class Sweep(Solver):
     def why_not(self, topology: Topology) -> str | None:
         return None if topology.is_acyclic else "it sweeps in topological order, and this topology has cycles"
 
-    def resolvent(self, topology: Topology, weight: Tensor) -> ExactResolvent:
+    def resolvent(self, topology: Topology, weight: Tensor) -> SweepResolvent:
         if topology.directed_paths is not None:
             return PathResolvent(topology, weight)
         plan = topology.tensors("level_plan", weight.device)
-        return ExactResolvent(topology, weight, LevelFactors(plan, weight.detach()))
+        return SweepResolvent(topology, weight, lambda w: LevelFactors(plan, w))
 
     def column_work(self, topology: Topology) -> int:
         return topology.num_nodes + topology.num_edges

@@ -8,6 +8,8 @@ With ``a_i = A[i, i+1]``, ``b_i = A[i+1, i]`` and pivots d⁺, d⁻ from either 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from math import isqrt
 from typing import Any
 
@@ -16,8 +18,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from chimera_ssm.solvers.base import Resolvent
-from chimera_ssm.solvers.scan import line_mix, line_resolvent, to_chunks
-from chimera_ssm.topology import Topology
+from chimera_ssm.solvers.forms import Term, mix_by_mask, mix_by_states
+from chimera_ssm.solvers.scan import PathResolvent, line_resolvent, to_chunks
+from chimera_ssm.topology import Line, Topology, UndirectedLine
 
 #: Pivots are at least a half, so that products of this many stay far from underflow in float64.
 _LONGEST_PRODUCT = 256
@@ -34,29 +37,42 @@ class UndirectedPathResolvent(Resolvent):
         b, a = padded[:, plan.ahead][:, 1:], padded[:, plan.back][:, :-1]
         ahead, back = pivots(a * b), pivots((a * b).flip(1)).flip(1)
         self.theta = (1 / (ahead + back - 1)).to(weight.dtype)
-        self.ahead = pad(b / back[:, 1:], (1, 0)).to(weight.dtype)
-        self.back = pad(a / ahead[:, :-1], (0, 1)).flip(1).to(weight.dtype)
+        self.ahead = (b / back[:, 1:]).to(weight.dtype)
+        self.back = (a / ahead[:, :-1]).to(weight.dtype)
 
     def solve(self, rhs: Tensor) -> Tensor:
         b = self.theta.unsqueeze(-1) * self._lay_out(rhs, 1)
-        ahead = line_resolvent(self.ahead).solve(b)
-        back = line_resolvent(self.back).solve(b.flip(1)).flip(1)
+        ahead, back = (line.solve(b) for line in self._lines())
         return self._put_back(ahead + back - b, 1)
 
     def mix_states(self, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
+        return self._mix(mix_by_states, C, B, V)
+
+    def mix_mask(self, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
+        return self._mix(mix_by_mask, C, B, V)
+
+    def _mix(self, form: Callable[[list[Term], Tensor], Tensor], C: Tensor, B: Tensor, V: Tensor) -> Tensor:
+        """Both lines, less what both count: a node's own share."""
         C, B, V = (self._lay_out(x, 2) for x in (C, B, V))
-        theta, f_ahead, f_back = (x.unflatten(0, V.shape[:2]) for x in (self.theta, self.ahead, self.back))
-        V = theta.unsqueeze(-1) * V
-        ahead = line_mix(f_ahead, C, B, V)
-        back = line_mix(f_back, C.flip(2), B.flip(2), V.flip(2)).flip(2)
+        V = self.theta.unflatten(0, V.shape[:2]).unsqueeze(-1) * V
+        both = form([Term(line, C, B, None) for line in self._lines()], V)
         own = (C * B).sum(-1, keepdim=True).repeat_interleave(V.shape[1] // C.shape[1], dim=1) * V
-        return self._put_back(ahead + back - own, 2)
+        return self._put_back(both - own, 2)
+
+    def _lines(self) -> tuple[PathResolvent, PathResolvent]:
+        ahead, back = _both_ways(self.topology.num_nodes)
+        return PathResolvent(ahead, self.ahead), PathResolvent(back, self.back)
 
     def _lay_out(self, x: Tensor, dim: int) -> Tensor:
         return x if self.nodes is None else x.index_select(dim, self.nodes)
 
     def _put_back(self, x: Tensor, dim: int) -> Tensor:
         return x if self.nodes is None else torch.empty_like(x).index_copy(dim, self.nodes, x)
+
+
+@lru_cache(maxsize=64)
+def _both_ways(num_nodes: int) -> tuple[Line, Line]:
+    return UndirectedLine(num_nodes).dags()
 
 
 def pivots(p: Tensor) -> Tensor:

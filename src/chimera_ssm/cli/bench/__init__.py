@@ -42,11 +42,13 @@ def run(args: argparse.Namespace) -> None:
     _check_paths(args)
 
     import rich
-    import torch
     from rich.console import Console
 
-    if args.plot is not None:
+    if args.plot is not None or any(case.name == "planar" for case in chosen):
         import matplotlib  # noqa: F401  (if it is missing, say so before minutes of measuring)
+
+    import torch
+
     if args.threads is not None:
         torch.set_num_threads(args.threads)
     machine, seconds = report.describe_machine(), _QUICK_SECONDS if args.quick else _SECONDS

@@ -36,7 +36,7 @@ class Case:
     forward_only: bool = False
 
 
-_GRAPHS = {"batch": None, "heads": 4, "state_size": 64, "head_size": 16}
+_on_graphs = partial(Mix, batch=None, heads=4, state_size=64, head_size=16)
 _GRID_14 = partial(graphs.grid_dags, 14, 14)
 _MOLECULES = partial(graphs.molecules, 32, 150)
 
@@ -54,11 +54,11 @@ CASES = {
         Case("line-128", "line of 128 both ways, batch 32", "attention",
              Mix(partial(graphs.line_both_ways, 128), batch=32), Attention(128, batch=32), 0.9, 0.85),
         Case("molecules", "32 molecules of 150, exact, H 4, N 64, P 16", "attention, 4 heads of 16",
-             Mix(_MOLECULES, **_GRAPHS), Attention(150, batch=32, heads=4, head_size=16), 1.2, 1.4),
+             _on_graphs(_MOLECULES), Attention(150, batch=32, heads=4, head_size=16), 1.2, 1.4),
         Case("molecules-mask", "the masks of 32 molecules of 150, H 4", "dense inverse",
              Masks(_MOLECULES, heads=4), DenseInverse(_MOLECULES, heads=4), 1 / 40, forward_only=True),
         Case("planar", "4 planar graphs of 479, exact, H 4, N 64, P 16", "attention, 4 heads of 16",
-             Mix(partial(graphs.planar_graphs, 4, 479), **_GRAPHS),
+             _on_graphs(partial(graphs.planar_graphs, 4, 479)),
              Attention(479, batch=4, heads=4, head_size=16), 1.8, 2.0),
         Case("squaring", "14×14 grid, four DAGs, batch 8", "the same by Squaring",
              Mix(_GRID_14, batch=8), Mix(_GRID_14, batch=8, solver=lambda: chimera.Squaring()), 1 / 35, 1 / 18),

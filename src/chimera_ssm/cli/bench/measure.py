@@ -56,20 +56,26 @@ class Result:
     backward: Comparison | None
 
 
-def take_turns(
-    functions: Sequence[Callable[[], object]], seconds: float, min_rounds: int = MIN_ROUNDS
-) -> list[Timing]:
-    """Time functions in turns for about ``seconds`` in all, but ``min_rounds`` at least, after a first call of each."""
+def take_turns(functions: Sequence[Callable[[], object]], seconds: float) -> list[Timing]:
+    """Time functions in turns for about ``seconds`` in all, after a first call of each.
+
+    Three rounds at least, unless these would take more than three times as long.
+    """
     for function in functions:
         function()  # compiles kernels, finds plans, fills caches
-    times: list[list[float]] = [[] for _ in functions]
-    end = perf_counter() + seconds
-    while len(times[-1]) < min_rounds or perf_counter() < end:
-        for function, spent in zip(functions, times, strict=True):
-            start = perf_counter()
-            function()
-            spent.append(perf_counter() - start)
-    return [Timing(min(spent), median(spent), len(spent)) for spent in times]
+    times: list[list[float]] = []
+    begin = perf_counter()
+    while (elapsed := perf_counter() - begin) < seconds or len(times) < MIN_ROUNDS:
+        if times and elapsed > MIN_ROUNDS * seconds:
+            break
+        times.append([_time(function) for function in functions])
+    return [Timing(min(spent), median(spent), len(spent)) for spent in zip(*times, strict=True)]
+
+
+def _time(function: Callable[[], object]) -> float:
+    start = perf_counter()
+    function()
+    return perf_counter() - start
 
 
 def measure(case: Case, seconds: float) -> Result:

@@ -25,8 +25,8 @@ def draw(points: Sequence[Point], path: Path) -> None:
     time.set(title="time of forward + backward", ylabel="seconds")
     memory.set(title="peak extra memory", ylabel="MiB")
     for axes in (time, memory):
-        axes.set(xlabel="nodes", xscale="log", yscale="log")
-        axes.xaxis.set_major_locator(matplotlib.ticker.LogLocator(base=2))
+        axes.set(xlabel="nodes", yscale="log")
+        axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
         axes.tick_params("x", rotation=45)
         axes.grid(alpha=0.3)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from chimera_ssm.cli.bench.point import CURVES
+from chimera_ssm.cli.bench.point import CURVES, DOES_NOT_FIT
 
 SIZES = tuple(2**k for k in range(8, 17))
 _PATIENCE = 180.0  # seconds for a process, with imports, plans and kernels to compile
@@ -38,7 +38,7 @@ QUICK = Plan(sizes=SIZES[:6:2], seconds=0.2, limit=2.0)
 
 def measure_curve(curve: str, plan: Plan, threads: int) -> Iterator[Point]:
     """The points of a curve, until one does not fit or the next would take too long if it grew like the last."""
-    last = None
+    last: Point | None = None
     for num_nodes in plan.sizes:
         point = _measure(curve, num_nodes, plan.seconds, threads)
         if point is None:
@@ -56,8 +56,11 @@ def _measure(curve: str, num_nodes: int, seconds: float, threads: int) -> Point 
         done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE)
     except subprocess.TimeoutExpired:
         return None
+    if done.returncode == DOES_NOT_FIT or done.returncode < 0:  # or ended by the system, out of memory
+        return None
     if done.returncode != 0:
-        return None  # out of memory: the curve ends here
+        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise ValueError(f"{curve} with {num_nodes:,} nodes failed: {reason}")
     return Point(curve, num_nodes, **json.loads(done.stdout))
 
 

@@ -22,7 +22,7 @@ def rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
     return [
         (
             result.case.name,
-            f"{result.case.what} / {result.case.against}",
+            f"{result.case.what}, against {result.case.against}",
             *_verdict(result.forward),
             *_verdict(result.backward),
             _times(result.forward),
@@ -37,7 +37,7 @@ def rich_table(results: Sequence[Result]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(caption=LEGEND, caption_justify="left", row_styles=("", "dim"))
+    table = Table(caption=LEGEND, caption_justify="left")
     for k, name in enumerate(HEADER):
         table.add_column(name, justify="left" if k < 2 else "right", no_wrap=k != 1, overflow="fold")
     for row in rows(results):

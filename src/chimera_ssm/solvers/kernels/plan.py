@@ -1,8 +1,8 @@
-"""Plans of sweeps for the kernels: an order, the edges into each node, and the fewest places to keep rows in."""
+"""Plans of sweeps for the kernels: an order, what enters each step, and the fewest places to keep rows in."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -14,88 +14,107 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """A sweep of an acyclic graph in topological order; "step k" works on node ``order[k]``.
+    """A sweep of an acyclic graph in topological order; step k works on ``node[k]``.
+
+    What a step makes is kept in a slot until its last reader has run; a reader may take over the slot. A grid needs one
+    row of nodes. If ``carried`` is used, what the next step reads is handed on in registers, and only other readers
+    need a slot: a line needs none.
 
     Attributes:
-        order: ``[T]``.
-        begin: edges into step k are ``begin[k]`` to ``begin[k + 1]``, ``[T + 1]``.
-        edge: number of each such edge in the topology, ``[E]``; ``source`` is its source node.
-        source: ``[E]``.
-        slot: place where step k keeps its row until its last child has read it, ``[T]``; a child may take its
-            parent's. A line needs one, a grid one row of nodes.
-        source_slot: place of each edge's source, ``[E]``.
-        slots: number of places.
-        last: whether the edge is the last to read its source, ``[E]``.
-        heard: whether step k has children, ``[T]``.
-        low, high: range of node numbers from which step k can hear, rounded to vectors, ``[T]``.
+        node: ``[T]``.
+        carried: edge that enters step k from step k − 1, −1 if none or if nothing is carried, ``[T]``.
+        begin: the other edges into step k are ``begin[k]`` to ``begin[k + 1]``, ``[T + 1]``.
+        edge: number of each such edge in the topology.
+        source_step: step of its source, ``source_slot``: slot of it.
+        last: whether it is the last to read its source.
+        slot: slot of step k, −1 if it needs none, ``[T]``.
+        slots: number of slots.
+        row: row of step k among the padded rows of all parts, ``[T]``; ``column``: its column within its part.
+        low, high: range of columns that step k hears from, rounded to vectors, ``[T]``.
     """
 
-    order: Array
+    node: Array
+    carried: Array
     begin: Array
     edge: Array
-    source: Array
-    slot: Array
+    source_step: Array
     source_slot: Array
-    slots: int
     last: Array
-    heard: Array
+    slot: Array
+    slots: int
+    row: Array
+    column: Array
     low: Array
     high: Array
 
 
-def sweep_plan(topology: Topology) -> SweepPlan:
+def sweep_plan(topology: Topology, carry: bool) -> SweepPlan:
     """The plan of an acyclic topology, made once."""
-    return topology.once("sweep plan", lambda: _make(topology))
+    return topology.once(("sweep plan", carry), lambda: _make(topology, carry))
 
 
-def _make(topology: Topology) -> SweepPlan:
+def _make(topology: Topology, carry: bool) -> SweepPlan:
     source, target = topology.edge_index.cpu().numpy()
-    order = topology.topological_order.cpu().numpy()
-    step = np.empty_like(order)
-    step[order] = np.arange(order.size)
-    edge = np.argsort(step[target], kind="stable")
-    begin = np.zeros(order.size + 1, dtype=np.int64)
-    np.cumsum(np.bincount(step[target], minlength=order.size), out=begin[1:])
-    source_step = step[source[edge]]
-    slot, slots, last, heard = _allocate(begin, source_step)
-    low, high = _ranges(order, begin, source_step)
-    return SweepPlan(order, begin, edge, source[edge], slot, slot[source_step], int(slots), last, heard, low, high)
+    node = topology.topological_order.cpu().numpy()
+    step = np.empty_like(node)
+    step[node] = np.arange(node.size)
+    row = topology.block_plan.place[node]
+    column = row % topology.block_plan.shape[1]
+    low, high = _hearing(column, *_entering(step[source], step[target], node.size)[:2])
+
+    carried = np.full(node.size, -1)
+    handed = np.flatnonzero(step[source] + 1 == step[target]) if carry else np.array([], dtype=np.int64)
+    carried[step[target[handed]]] = handed
+    others = np.setdiff1d(np.arange(source.size), handed)
+    begin, source_step, order = _entering(step[source[others]], step[target[others]], node.size)
+    slot, slots, last = _allocate(begin, source_step, not carry)
+    edge = others[order]
+    arrays = node, carried, begin, edge, source_step, slot[source_step], last, slot, row, column, low, high
+    names = (f.name for f in fields(SweepPlan) if f.name != "slots")
+    # Half the size of int64: kernels read some of these for every block of states.
+    return SweepPlan(slots=int(slots), **{n: a.astype(np.int32) for n, a in zip(names, arrays, strict=True)})
+
+
+def _entering(source_step: Array, target_step: Array, steps: int) -> tuple[Array, Array, Array]:
+    """Edges sorted by the step they enter: where each step's begin, their sources, and the order itself."""
+    order = np.argsort(target_step, kind="stable")
+    begin = np.zeros(steps + 1, dtype=np.int64)
+    np.cumsum(np.bincount(target_step, minlength=steps), out=begin[1:])
+    return begin, source_step[order], order
 
 
 @kernel
-def _allocate(begin, source_step):
-    """Places for rows, freed when the last child has read them."""
+def _allocate(begin, source_step, everyone):
+    """A slot for each step that is read later, or for every one; freed when its last reader has run."""
     steps = begin.size - 1
-    last_reader = np.full(steps, -1, np.int64)
+    reader = np.full(steps, -1, np.int64)
     for k in range(steps):
         for e in range(begin[k], begin[k + 1]):
-            last_reader[source_step[e]] = k
-    slot, free = np.empty(steps, np.int64), np.empty(steps, np.int64)
-    last = np.zeros(source_step.size, np.bool_)
-    heard = last_reader >= 0
+            reader[source_step[e]] = k
+    slot, free = np.full(steps, -1, np.int64), np.empty(steps + 1, np.int64)
+    last = np.zeros(source_step.size, np.uint8)
     available, slots = 0, 0
     for k in range(steps):
         for e in range(begin[k], begin[k + 1]):
-            if last_reader[source_step[e]] == k:
-                last[e] = True
+            if reader[source_step[e]] == k:
+                last[e] = 1
                 free[available] = slot[source_step[e]]
                 available += 1
-        if available > 0:
-            available -= 1
-            slot[k] = free[available]
-        else:
-            slot[k] = slots
-            slots += 1
-        if not heard[k]:
-            free[available] = slot[k]
+        if reader[k] < 0 and not everyone:
+            continue
+        if available == 0:
+            free[0], available, slots = slots, 1, slots + 1
+        available -= 1
+        slot[k] = free[available]
+        if reader[k] < 0:
             available += 1
-    return slot, slots, last, heard
+    return slot, slots, last
 
 
 @kernel
-def _ranges(order, begin, source_step):
-    low, high = order // 8 * 8, order // 8 * 8 + 8
-    for k in range(order.size):
+def _hearing(column, begin, source_step):
+    low, high = column // 8 * 8, column // 8 * 8 + 8
+    for k in range(column.size):
         for e in range(begin[k], begin[k + 1]):
             low[k] = min(low[k], low[source_step[e]])
             high[k] = max(high[k], high[source_step[e]])

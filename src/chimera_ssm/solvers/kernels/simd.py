@@ -70,6 +70,18 @@ def at(typing, array, offset):
 
 
 @intrinsic
+def put(typing, array, offset, number):
+    """Write one element of an array: ``array.ravel()[offset] = number``, unchecked."""
+
+    def generate(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        builder.store(args[2], builder.gep(data, [args[1]]), align=array.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, array.dtype), generate
+
+
+@intrinsic
 def store(typing, array, offset, vector):
     """Write eight elements of an array from ``offset`` on."""
 

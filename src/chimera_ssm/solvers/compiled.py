@@ -1,0 +1,307 @@
+"""Mixes by compiled kernels, on CPUs: what PyTorch's autograd sees of `chimera_ssm.solvers.kernels`.
+
+Numba is loaded at the first kernel. Where it is missing, plain PyTorch takes over, and the log says so once.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from chimera_ssm.solvers.blocks import join, split
+from chimera_ssm.topology import Topology
+
+if TYPE_CHECKING:
+    from chimera_ssm.solvers.kernels.plan import SweepPlan
+
+_log = logging.getLogger("chimera_ssm")
+#: Numbers of M that exist at once: enough to keep threads busy, few enough to stay in a cache.
+_MASK_ELEMENTS = 1 << 20
+
+
+@lru_cache(maxsize=1)
+def _numba_is_there() -> bool:
+    if find_spec("numba") is not None:
+        return True
+    _log.warning("numba is not installed: solvers run in plain PyTorch; pip install numba for compiled kernels")
+    return False
+
+
+def usable(*tensors: Tensor | None) -> bool:
+    """Whether kernels can take these tensors: on a CPU, in float32 or float64."""
+    return (
+        all(x is None or (x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)) for x in tensors)
+        and _numba_is_there()
+    )
+
+
+def mix_by_states(topologies: list[Topology], weights: list[Tensor], Cs: list[Tensor], Bs: list[Tensor], V: Tensor,
+                  scales: list[Tensor]) -> Tensor:  # fmt: skip
+    """``Σ_d (L_d ⊙ C_d B̄_dᵀ) V`` on acyclic topologies, shapes as in `chimera_ssm.solvers.forms`."""
+    return _StateMix.apply(V, topologies, *weights, *scales, *Cs, *Bs)
+
+
+def mix_by_masks(topologies: list[Topology], weights: list[Tensor], Cs: list[Tensor], Bs: list[Tensor], V: Tensor,
+                 scales: list[Tensor]) -> Tensor:  # fmt: skip
+    """The same through masks."""
+    return _MaskMix.apply(V, topologies, *weights, *scales, *Cs, *Bs)
+
+
+def _quarters(tensors: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
+    """Weights, scales, Cs and Bs out of one tuple."""
+    n = len(tensors) // 4
+    return tensors[:n], tensors[n : 2 * n], tensors[2 * n : 3 * n], tensors[3 * n :]
+
+
+# States
+
+
+class _StateMix(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, V: Tensor, topologies: list[Topology], *tensors: Tensor) -> Tensor:
+        from chimera_ssm.solvers.kernels import pool, states
+
+        ctx.save_for_backward(V, *tensors)
+        ctx.topologies = topologies
+        v = _padded(V.detach(), states.CHANNELS).flatten(0, 1)
+        y = torch.zeros_like(v)
+        packed = _Once(_in_blocks)
+        for topology, w, scale, C, B in zip(topologies, *_quarters(tensors), strict=True):
+            plan = _sweep_plan(topology, carry=True)
+            arrays = _numpy(w, scale.flatten(0, 1), packed(B), packed(C), v, y)
+            segment = min(max(512, 8 * plan.slots), topology.num_nodes)
+            pool.run(
+                states.states_forward, v.shape[0] * (v.shape[2] // states.CHANNELS), plan.node, plan.carried, plan.begin,
+                plan.edge, plan.source_slot, plan.slot, plan.slots, segment, *arrays,
+            )  # fmt: skip
+        return y.view(*V.shape[:3], -1)[..., : V.shape[3]]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        from chimera_ssm.solvers.kernels import pool, states
+
+        V, *tensors = ctx.saved_tensors
+        v, g = (_padded(x, states.CHANNELS).flatten(0, 1) for x in (V, grads[0]))
+        dv, parts = torch.zeros_like(v), v.shape[2] // states.CHANNELS
+        ranges = min(torch.get_num_threads(), v.shape[0] * parts)
+        packed = _Once(_in_blocks)
+        results: list[list[Tensor]] = [[], [], [], []]
+        for topology, w, scale, C, B in zip(ctx.topologies, *_quarters(tuple(tensors)), strict=True):
+            plan = _sweep_plan(topology, carry=True)
+            segment = min(max(64, 4 * plan.slots), topology.num_nodes)
+            dw, dscale = (
+                v.new_zeros(parts, *w.shape),
+                v.new_zeros(parts, scale.shape[0] * scale.shape[1], scale.shape[2]),
+            )
+            dB, dC = v.new_zeros(2, ranges, *packed(B).shape)
+            arrays = _numpy(w, scale.flatten(0, 1), packed(B), packed(C), v, g, dw, dscale, dB, dC, dv)
+            pool.run(
+                states.states_backward, ranges, ranges, plan.node, plan.carried, plan.begin, plan.edge, plan.source_slot,
+                _places(topology, plan, segment), plan.last, plan.slot, plan.slots, segment, *arrays,
+            )  # fmt: skip
+            gradients = dw.sum(0), dscale.sum(0).view(scale.shape), *(_from_blocks(x.sum(0), C.shape) for x in (dC, dB))
+            for kept, gradient in zip(results, gradients, strict=True):
+                kept.append(gradient)
+        dV = dv.view(*V.shape[:3], -1)[..., : V.shape[3]]
+        return dV, None, *results[0], *results[1], *results[2], *results[3]
+
+
+def _places(topology: Topology, plan: SweepPlan, segment: int) -> Any:
+    """Row of each edge's source while a segment is worked on, see `states_backward`."""
+    import numpy as np
+
+    def make() -> Any:
+        begin = np.repeat(np.arange(plan.node.size) // segment * segment, np.diff(plan.begin))
+        own = plan.slots + 1 + plan.source_step - begin
+        return np.where(plan.source_step < begin, plan.source_slot, own).astype(np.int32)
+
+    return topology.once(("places", segment), make)
+
+
+def _in_blocks(x: Tensor) -> Tensor:
+    """``[Z, G, T, N]`` → ``[Z·G, N/4, T, 4]``."""
+    return _padded(x.detach(), 4).flatten(0, 1).unflatten(-1, (-1, 4)).transpose(1, 2).contiguous()
+
+
+def _from_blocks(x: Tensor, shape: torch.Size) -> Tensor:
+    return x.transpose(1, 2).flatten(2)[..., : shape[-1]].reshape(shape)
+
+
+def _padded(x: Tensor, multiple: int) -> Tensor:
+    """``x`` with zeros after its last dimension up to a multiple, contiguous."""
+    return pad(x, (0, -x.shape[-1] % multiple)).contiguous()
+
+
+# Masks
+
+
+class _MaskMix(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, V: Tensor, topologies: list[Topology], *tensors: Tensor) -> Tensor:
+        layout = _Layout(topologies, V, *_quarters(tensors))
+        ctx.save_for_backward(V, *tensors)
+        ctx.topologies = topologies
+        y = torch.empty_like(layout.V[..., : layout.side, :])
+        for groups, heads, M in layout.chunks():
+            layout.fill(M, groups, heads)
+            torch.bmm(layout.as_blocks(M), layout.V[heads].flatten(0, 1), out=y[heads].flatten(0, 1))
+        return layout.join(y).view(V.shape)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        V, *tensors = ctx.saved_tensors
+        layout = _Layout(ctx.topologies, V, *_quarters(tuple(tensors)))
+        g = layout.split(grads[0].flatten(0, 1))
+        dV = torch.empty_like(layout.V)
+        gradients = layout.empty_gradients()
+        for groups, heads, M in layout.chunks():
+            layout.fill(M, groups, heads)
+            blocks, v, out = layout.as_blocks(M), layout.V[heads].flatten(0, 1), g[heads].flatten(0, 1)
+            torch.bmm(blocks.mT, out, out=dV[heads].flatten(0, 1))
+            torch.bmm(out, v.mT, out=blocks)
+            layout.adjoint(M, groups, heads, gradients)
+        dV = layout.join(dV[..., : layout.side, :]).view(V.shape)
+        return dV, None, *(x for kind in gradients for x in kind)
+
+
+class _Layout:
+    """Padded blocks of a mask mix: rows and columns within each part of the topologies, columns in whole vectors."""
+
+    def __init__(self, topologies: list[Topology], V: Tensor, weights: Any, scales: Any, Cs: Any, Bs: Any):
+        self.topologies, self.weights, self.Cs, self.Bs = topologies, weights, Cs, Bs
+        self.scales = [s.flatten(0, 1) for s in scales]
+        self.plan = topologies[0].tensors("block_plan", V.device)
+        (self.blocks, self.side), self.groups = self.plan.shape, Cs[0].shape[0] * Cs[0].shape[1]
+        self.columns = -(-self.side // 8) * 8
+        self.V = self.split(V.detach().flatten(0, 1), self.columns)
+        self.share = self.V.shape[0] // self.groups
+        split = _Once(lambda x: self.split(x.detach().flatten(0, 1), self.columns))
+        self.C, self.B = [split(x) for x in Cs], [split(x) for x in Bs]
+
+    def split(self, x: Tensor, side: int | None = None) -> Tensor:
+        """``[H, T, K]`` → ``[H, blocks, side, K]``."""
+        return pad(split(self.plan, x), (0, 0, 0, (side or self.side) - self.side)).contiguous()
+
+    def join(self, x: Tensor) -> Tensor:
+        """The reverse."""
+        return join(self.plan, x)
+
+    def as_blocks(self, M: Tensor) -> Tensor:
+        """``[H, rows, columns]`` → ``[H·blocks, side, columns]``."""
+        return M.view(-1, self.side, self.columns)
+
+    def chunks(self) -> Any:
+        """Groups, heads and a matrix M for them: a few at a time, in the same memory."""
+        size = self.blocks * self.side * self.columns
+        step = max(1, _MASK_ELEMENTS // (size * self.share))
+        memory = self.V.new_empty(min(step, self.groups) * self.share, self.blocks * self.side, self.columns)
+        for first in range(0, self.groups, step):
+            groups = slice(first, min(first + step, self.groups))
+            heads = slice(groups.start * self.share, groups.stop * self.share)
+            yield groups, heads, memory[: heads.stop - heads.start]
+
+    def products(self, groups: slice) -> list[Tensor]:
+        """``S = C Bᵀ`` for each topology, ``[G, rows, columns]``, each pair of tensors once."""
+        once: dict[tuple[int, int], Tensor] = {}
+        for C, B in zip(self.C, self.B, strict=True):
+            if (id(C), id(B)) not in once:
+                S = C[groups, :, : self.side].flatten(0, 1) @ B[groups].flatten(0, 1).mT
+                once[id(C), id(B)] = S.view(-1, self.blocks * self.side, self.columns)
+        return [once[id(C), id(B)] for C, B in zip(self.C, self.B, strict=True)]
+
+    def fill(self, M: Tensor, groups: slice, heads: slice) -> None:
+        """``M = Σ_d L_d ⊙ C_d B̄_dᵀ``."""
+        from chimera_ssm.solvers.kernels import masks, pool
+
+        M.zero_()
+        for topology, w, scale, S in zip(
+            self.topologies, self.weights, self.scales, self.products(groups), strict=True
+        ):
+            plan = _sweep_plan(topology, carry=False)
+            pool.run(
+                masks.masks_forward, M.shape[0], plan.node, plan.row, plan.column, plan.begin, plan.edge, plan.source_slot,
+                plan.slot, plan.slots, plan.low, plan.high, *_numpy(w[heads], scale[heads], S, M),
+            )  # fmt: skip
+
+    def empty_gradients(self) -> list[list[Tensor]]:
+        """Room for gradients of weights, scales, Cs and Bs."""
+        return [
+            [torch.zeros_like(w) for w in self.weights],
+            [torch.zeros_like(s).view(-1, self.Cs[0].shape[1] * self.share, s.shape[-1]) for s in self.scales],
+            [torch.empty_like(C) for C in self.Cs],
+            [torch.empty_like(B) for B in self.Bs],
+        ]
+
+    def adjoint(self, dM: Tensor, groups: slice, heads: slice, gradients: list[list[Tensor]]) -> None:
+        """Gradients of these groups for ``dM = g Vᵀ``."""
+        from chimera_ssm.solvers.kernels import masks, pool
+
+        count = groups.stop - groups.start
+        splits = min(self.share, -(-torch.get_num_threads() // count))
+        for d, (topology, S) in enumerate(zip(self.topologies, self.products(groups), strict=True)):
+            plan, back = _sweep_plan(topology, carry=False), _sweep_plan(_flipped(topology), carry=False)
+            dS = S.new_zeros(splits, *S.shape)
+            dw, dscale = gradients[0][d][heads], gradients[1][d].flatten(0, 1)[heads]
+            arrays = _numpy(self.weights[d][heads], self.scales[d][heads], S, dM, dw, dscale, dS)
+            pool.run(
+                masks.masks_backward, count * splits, splits, plan.node, plan.row, plan.column, plan.begin, plan.edge,
+                plan.source_step, plan.low, plan.high, _back_steps(topology, plan, back), back.begin, back.edge,
+                back.source_slot, back.slot, back.slots, *arrays,
+            )  # fmt: skip
+            dS = dS.sum(0).view(-1, self.side, self.columns)
+            C, B = self.C[d][groups, :, : self.side].flatten(0, 1), self.B[d][groups].flatten(0, 1)
+            dC, dB = (
+                (dS @ B).view(count, self.blocks, self.side, -1),
+                (dS.mT @ C).view(count, self.blocks, self.columns, -1),
+            )
+            gradients[2][d].flatten(0, 1)[groups] = self.join(dC)
+            gradients[3][d].flatten(0, 1)[groups] = self.join(dB[:, :, : self.side])
+
+
+def _back_steps(topology: Topology, plan: SweepPlan, back: SweepPlan) -> Any:
+    """Step of the plan that each step of the flipped plan corresponds to."""
+    import numpy as np
+
+    def make() -> Any:
+        step = np.empty_like(plan.node)
+        step[plan.node] = np.arange(plan.node.size, dtype=plan.node.dtype)
+        return step[back.node]
+
+    return topology.once("back steps", make)
+
+
+# Both
+
+
+class _Once:
+    """A function that makes each tensor's result once, so that what is given twice is also worked on once."""
+
+    def __init__(self, make: Any):
+        self.make, self.made = make, {}
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if id(x) not in self.made:
+            self.made[id(x)] = self.make(x)
+        return self.made[id(x)]
+
+
+def _sweep_plan(topology: Topology, carry: bool) -> SweepPlan:
+    from chimera_ssm.solvers.kernels.plan import sweep_plan
+
+    return sweep_plan(topology, carry)
+
+
+def _flipped(topology: Topology) -> Topology:
+    return topology.once("flipped", topology.flip)
+
+
+def _numpy(*tensors: Tensor) -> list[Any]:
+    return [x.detach().contiguous().numpy() for x in tensors]

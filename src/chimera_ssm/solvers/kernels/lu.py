@@ -1,0 +1,136 @@
+"""Sparse LU without pivoting: factors ``I − A = L D U``, and solves with them.
+
+Arrays, with all leading dimensions in H: weights ``[H, E]``; −L and −U off their unit diagonals, row by row,
+``[H, F]``; D⁻¹ ``[H, T]``. Rows and columns are ranks of an `LUPlan`.
+"""
+
+import numpy as np
+
+from chimera_ssm.solvers.kernels.jit import inlined, kernel
+from chimera_ssm.solvers.kernels.simd import at, load, put, splat, store
+
+LANES = 8
+
+
+@kernel
+def factorise(first, last, plan, weight, lower, upper, inverse):
+    """Factors of I − A, row after row, for tasks ``first`` to ``last``: a part, and eight heads as the lanes of vectors.
+
+    Row i of I − A is spread out over ``row``. For its entries k < i in order, what the rows before have left there is
+    L[i, k] D[k]; that times row k of U is taken from what is to the right.
+    """
+    (heads, edges), entries, nodes = weight.shape, lower.shape[1], inverse.shape[1]
+    groups = -(-heads // LANES)
+    zero, lane = splat(weight.dtype.type(0)), np.empty(LANES, weight.dtype)
+    for task in range(first, last):
+        p, head = task // groups, task % groups * LANES
+        lanes = min(LANES, heads - head)
+        begin, end, origin = plan.part[p], plan.part[p + 1], plan.lower_begin[plan.part[p]]
+        row = np.zeros((end - begin, LANES), weight.dtype)
+        pivot = np.empty((end - begin, LANES), weight.dtype)
+        U = np.empty((plan.lower_begin[end] - origin, LANES), weight.dtype)
+        for i in range(begin, end):
+            here = LANES * (i - begin)
+            for e in range(at(plan.edge_begin, i), at(plan.edge_begin, i + 1)):
+                o, w = LANES * (at(plan.edge_column, e) - begin), head * edges + at(plan.edge, e)
+                for l in range(lanes):
+                    put(row, o + l, -at(weight, w + l * edges))
+            store(row, here, load(row, here) + splat(weight.dtype.type(1)))
+            for q in range(at(plan.lower_begin, i), at(plan.lower_begin, i + 1)):
+                k = at(plan.lower_column, q)
+                left = load(row, LANES * (k - begin))
+                store(row, LANES * (k - begin), zero)
+                for r in range(at(plan.upper_begin, k), at(plan.upper_begin, k + 1)):
+                    o = LANES * (at(plan.upper_column, r) - begin)
+                    store(row, o, load(row, o) + left * load(U, LANES * (r - origin)))
+                store(lane, 0, zero - left * load(pivot, LANES * (k - begin)))
+                deal(lane, lower, head * entries + q, entries, lanes)
+            for l in range(LANES):
+                put(pivot, here + l, 1 / at(row, here + l))
+            store(row, here, zero)
+            store(lane, 0, load(pivot, here))
+            deal(lane, inverse, head * nodes + i, nodes, lanes)
+            for r in range(at(plan.upper_begin, i), at(plan.upper_begin, i + 1)):
+                o = LANES * (at(plan.upper_column, r) - begin)
+                store(lane, 0, zero - load(row, o) * load(pivot, here))
+                store(row, o, zero)
+                store(U, LANES * (r - origin), load(lane, 0))
+                deal(lane, upper, head * entries + r, entries, lanes)
+
+
+@inlined
+def deal(lane, out, o, stride, lanes):
+    """Hand out the lanes of a vector to heads, ``stride`` apart."""
+    for l in range(lanes):
+        put(out, o + l * stride, at(lane, l))
+
+
+@kernel
+def solve(first, last, width, plan, ahead, back, inverse, rhs, head_stride, row_stride, x):
+    """``x = (I − A)⁻¹ rhs``, ``[H, T, K]``, for tasks: a head, a part and ``width`` columns, a multiple of 8, each.
+
+    ``ahead, back`` are the factors L and U, or their transposes the other way round. ``rhs`` is flat, its elements
+    at ``head_stride``, ``row_stride`` and 1.
+    """
+    heads, nodes, K = x.shape
+    parts, blocks = plan.part.size - 1, -(-K // width)
+    block = np.empty((np.diff(plan.part).max(), width), x.dtype)
+    for task in range(first, last):
+        head, p, c = task // (parts * blocks), task // blocks % parts, task % blocks * width
+        begin, end, count = plan.part[p], plan.part[p + 1], min(width, K - c)
+        for i in range(begin, end):
+            o = width * (i - begin)
+            copy(block, o, rhs, head * head_stride + at(plan.node, i) * row_stride + c, count)
+            for k in range(count, -(-count // 8) * 8):
+                put(block, o + k, x.dtype.type(0))
+        substitute(block, width, -(-count // 8) * 8, begin, end, plan, ahead, back, inverse, head)
+        for i in range(begin, end):
+            copy(x, (head * nodes + at(plan.node, i)) * K + c, block, width * (i - begin), count)
+
+
+@inlined
+def copy(out, o, x, i, count):
+    """Copy ``count`` numbers."""
+    whole = count // 8 * 8
+    for k in range(0, whole, 8):
+        store(out, o + k, load(x, i + k))
+    for k in range(whole, count):
+        put(out, o + k, at(x, i + k))
+
+
+@kernel
+def substitute(x, stride, width, begin, end, plan, ahead, back, inverse, head):
+    """Solve in place for ``width`` columns, a multiple of 8, of ``x``: the rows ``begin`` to ``end``, ``stride`` apart."""
+    fo, io = head * ahead.shape[1], head * inverse.shape[1]
+    one = inverse.dtype.type(1)
+    for i in range(begin, end):
+        b, e = at(plan.lower_begin, i), at(plan.lower_begin, i + 1)
+        if e > b:
+            add_rows(x, stride, begin, i, 0, width, one, b, e, plan.lower_column, ahead, fo)
+    for i in range(end - 1, begin - 1, -1):
+        b, e = at(plan.upper_begin, i), at(plan.upper_begin, i + 1)
+        add_rows(x, stride, begin, i, 0, width, at(inverse, io + i), b, e, plan.upper_column, back, fo)
+
+
+@inlined
+def add_rows(x, stride, begin, i, low, high, scale, b, e, column, value, fo):
+    """``x[i] ← scale x[i] + Σ_{b≤q<e} value[q] x[column[q]]`` for columns ``low`` to ``high``, 32 at a time in registers."""
+    whole = low + (high - low) // 32 * 32
+    here, s = (i - begin) * stride, splat(scale)
+    for c in range(low, whole, 32):
+        o = here + c
+        x0, x1, x2, x3 = s * load(x, o), s * load(x, o + 8), s * load(x, o + 16), s * load(x, o + 24)
+        for q in range(b, e):
+            w, j = splat(at(value, fo + q)), (at(column, q) - begin) * stride + c
+            x0, x1, x2, x3 = (
+                x0 + w * load(x, j), x1 + w * load(x, j + 8), x2 + w * load(x, j + 16), x3 + w * load(x, j + 24)
+            )  # fmt: skip
+        store(x, o, x0)
+        store(x, o + 8, x1)
+        store(x, o + 16, x2)
+        store(x, o + 24, x3)
+    for c in range(whole, high, 8):
+        y = s * load(x, here + c)
+        for q in range(b, e):
+            y = y + splat(at(value, fo + q)) * load(x, (at(column, q) - begin) * stride + c)
+        store(x, here + c, y)
