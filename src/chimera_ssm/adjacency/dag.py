@@ -90,7 +90,8 @@ def grid_adjacency(
 
 def edge_axis(topology: Topology, device: torch.device) -> Tensor:
     """Axis of each edge of a grid or a batch of grids, ``[E]``."""
-    if len({getattr(part, "num_axes", None) for part in topology.parts} - {None}) != 1:
+    axes = {getattr(part, "num_axes", None) for part in topology.parts}
+    if len(axes) != 1 or None in axes:
         raise TopologyError(
             f"steps per axis need a grid, or a batch of grids with equally many axes, found {topology!r}; "
             "use dag_adjacency for other DAGs"

@@ -56,13 +56,16 @@ def graph_adjacency(
     exponent = -torch.stack(torch.broadcast_tensors(*steps)).mean(0)
     if (alive := edges_alive(topology, node_mask)) is not None:
         exponent = exponent.masked_fill(~alive, -torch.inf)
-    weight = gamma * _row_softmax(exponent, -psi.expand(*exponent.shape[:-1], -1), target)
+    weight = gamma * _row_softmax(exponent, -psi, target)
     scale = delta if node_mask is None else delta.masked_fill(~node_mask.unsqueeze(-2), 0)
     return Adjacency(weight, scale)
 
 
 def _row_softmax(exponent: Tensor, rest: Tensor, target: Tensor) -> Tensor:
     """Softmax over each row's edges and one more entry ``rest``, which is then dropped, ``[..., E]``."""
+    lead = torch.broadcast_shapes(exponent.shape[:-1], rest.shape[:-1])
+    dtype = torch.promote_types(exponent.dtype, rest.dtype)
+    exponent, rest = (x.to(dtype).expand(*lead, -1) for x in (exponent, rest))
     index = target.expand_as(exponent)
     top = rest.detach().scatter_reduce(-1, index, exponent.detach(), "amax")
     share = torch.exp(exponent - at(top, target))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from chimera_ssm.adjacency.dag import dag_adjacency
-from chimera_ssm.adjacency.steps import Adjacency, check_mask, edges_alive
+from chimera_ssm.adjacency.steps import Adjacency, check_floating, check_mask, edges_alive
 from chimera_ssm.topology import Topology
 
 
@@ -18,7 +18,8 @@ def linear_attention(topology: Topology, num_heads: int = 1, *, node_mask: Tenso
         num_heads: H.
         node_mask: True where there is a node, ``[..., T]``.
     """
-    return retnet(topology, torch.ones(num_heads), node_mask=node_mask)
+    device = topology.device if node_mask is None else node_mask.device
+    return retnet(topology, torch.ones(num_heads, device=device), node_mask=node_mask)
 
 
 def retnet(topology: Topology, decay: Tensor, *, node_mask: Tensor | None = None) -> Adjacency:
@@ -30,6 +31,7 @@ def retnet(topology: Topology, decay: Tensor, *, node_mask: Tensor | None = None
         node_mask: True where there is a node, ``[..., T]``.
     """
     node_mask = check_mask(node_mask, topology)
+    decay = check_floating("decay", decay)
     weight = decay.unsqueeze(-1).expand(*decay.shape, topology.num_edges)
     scale = torch.ones_like(decay).unsqueeze(-1).expand(*decay.shape, topology.num_nodes)
     alive = edges_alive(topology, node_mask)

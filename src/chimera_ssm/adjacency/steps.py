@@ -62,13 +62,19 @@ def check_edge_steps(steps: Tensor, topology: Topology) -> Tensor:
 
 
 def _check(name: str, steps: Tensor, size: int, what: str, topology: Topology) -> Tensor:
-    if not steps.is_floating_point():
-        raise ValueError(f"{name} must be floating point, found {steps.dtype}")
+    steps = check_floating(name, steps)
     if steps.dim() < 2 or steps.shape[-1] != size:
         raise ValueError(
             f"{name} must have shape [..., H, {size}] for the {size} {what} of {topology!r}, found {list(steps.shape)}"
         )
-    return steps.to(torch.promote_types(steps.dtype, torch.float32))
+    return steps
+
+
+def check_floating(name: str, x: Tensor) -> Tensor:
+    """A floating-point tensor as float32 at least."""
+    if not x.is_floating_point():
+        raise ValueError(f"{name} must be floating point, found {x.dtype}; convert it with .float()")
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def check_mask(node_mask: Tensor | None, topology: Topology) -> Tensor | None:

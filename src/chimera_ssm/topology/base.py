@@ -62,16 +62,22 @@ class Topology:
             type(self) is type(other)
             and isinstance(other, Topology)
             and self.num_nodes == other.num_nodes
+            and self._form == other._form
             and np.array_equal(self._source, other._source)
             and np.array_equal(self._target, other._target)
         )
+
+    @property
+    def _form(self) -> tuple:
+        """What else distinguishes topologies with the same edges."""
+        return ()
 
     def __hash__(self) -> int:
         return self._hash
 
     @cached_property
     def _hash(self) -> int:
-        return hash((type(self), self.num_nodes, self._source.tobytes(), self._target.tobytes()))
+        return hash((type(self), self.num_nodes, self._form, self._source.tobytes(), self._target.tobytes()))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.num_nodes} nodes, {self.num_edges} edges)"
@@ -331,14 +337,19 @@ def check_num_nodes(num_nodes: object) -> int:
 
 def check_edges(num_nodes: int, edge_index: torch.Tensor | Array | Sequence) -> tuple[Array, Array]:
     """Sources and targets of a valid ``edge_index [2, E]``: integers, in range, no edge twice."""
-    edges = edge_index.detach().cpu().numpy() if isinstance(edge_index, torch.Tensor) else np.asarray(edge_index)
+    if isinstance(edge_index, torch.Tensor):
+        _require_integers(
+            edge_index.numel() == 0 or not (edge_index.is_floating_point() or edge_index.dtype == torch.bool),
+            edge_index.dtype,
+        )
+        edge_index = edge_index.detach().long().cpu().numpy() if edge_index.numel() else np.empty(edge_index.shape, int)
+    edges = np.asarray(edge_index)
     if edges.ndim != 2 or edges.shape[0] != 2:
         raise TopologyError(
             f"edge_index must have shape [2, E], found {list(edges.shape)}; a list of (source, target) pairs is "
             "turned around with numpy.transpose, and no edges at all are numpy.empty((2, 0), int)"
         )
-    if edges.size and (edges.dtype == bool or not np.issubdtype(edges.dtype, np.integer)):
-        raise TopologyError(f"edge_index must hold integers, found {edges.dtype}; convert it with .long()")
+    _require_integers(edges.size == 0 or np.issubdtype(edges.dtype, np.integer), edges.dtype)
     source, target = np.array(edges, dtype=np.int64)
     outside = np.flatnonzero((np.minimum(source, target) < 0) | (np.maximum(source, target) >= num_nodes))
     if outside.size:
@@ -349,6 +360,11 @@ def check_edges(num_nodes: int, edge_index: torch.Tensor | Array | Sequence) -> 
         )
     _refuse_duplicates(num_nodes, source, target)
     return source, target
+
+
+def _require_integers(fulfilled: bool, dtype: object) -> None:
+    if not fulfilled:
+        raise TopologyError(f"edge_index must hold integers, found {dtype}; convert it with .long()")
 
 
 def _refuse_duplicates(num_nodes: int, source: Array, target: Array) -> None:

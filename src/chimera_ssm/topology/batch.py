@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -104,6 +104,8 @@ class Batch(Topology):
 
 def batch(topologies: Sequence[Topology]) -> Batch:
     """Disjoint union of topologies, nodes and edges concatenated in order; batches are taken apart first."""
+    if not isinstance(topologies, Iterable):
+        raise TopologyError(f"batch takes a sequence of topologies, found {topologies!r}; put it in a list")
     topologies = list(topologies)
     for t in topologies:
         if not isinstance(t, Topology):

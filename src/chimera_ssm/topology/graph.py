@@ -53,11 +53,13 @@ class Graph(Topology):
         return self.once(("dags", chosen), lambda: tuple(dag for root in chosen for dag in self._orient(root)))
 
     def _check_roots(self, roots: int | Sequence[int], seed: int) -> list[int]:
-        if isinstance(roots, int):
+        if isinstance(roots, bool) or not isinstance(roots, (int, np.integer, Sequence, np.ndarray)):
+            raise TopologyError(f"roots must be a number of roots or a sequence of nodes, found {roots!r}")
+        if isinstance(roots, (int, np.integer)):
             if not 1 <= roots <= self.num_nodes:
                 raise TopologyError(f"the number of roots must be from 1 to {self.num_nodes}, found {roots}")
             return np.random.default_rng(seed).choice(self.num_nodes, roots, replace=False).tolist()
-        outside = [r for r in roots if not 0 <= r < self.num_nodes]
+        outside = [r for r in roots if not isinstance(r, (int, np.integer)) or not 0 <= r < self.num_nodes]
         if outside or not len(roots):
             raise TopologyError(
                 f"roots must be nodes from 0 to {self.num_nodes - 1}, at least one, found {list(roots)}"
@@ -99,6 +101,7 @@ def merge_edges(
         raise ValueError(f"edge_attr must have {edge_index.shape[1]} rows, one per edge, found {list(edge_attr.shape)}")
     if not edge_attr.is_floating_point():
         raise ValueError(f"edge_attr is averaged and must be floating point, found {edge_attr.dtype}")
-    total = edge_attr.new_zeros(unique.shape[1], *edge_attr.shape[1:]).index_add(0, group, edge_attr)
+    wide = edge_attr.to(torch.promote_types(edge_attr.dtype, torch.float32))
+    total = wide.new_zeros(unique.shape[1], *wide.shape[1:]).index_add(0, group, wide)
     count = torch.bincount(group, minlength=unique.shape[1]).view(-1, *[1] * (edge_attr.dim() - 1))
-    return edge_index[:, first], (total / count)[by_place]
+    return edge_index[:, first], (total / count)[by_place].to(edge_attr.dtype)

@@ -23,6 +23,10 @@ class _Lattice(Topology):
         self.__dict__["shape"] = tuple(shape)
 
     @property
+    def _form(self) -> tuple:
+        return self.shape, getattr(self, "corner", None)
+
+    @property
     def num_axes(self) -> int:
         """Number of axes."""
         return len(self.shape)
@@ -133,7 +137,7 @@ def _check_shape(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _check_corner(shape: tuple[int, ...], corner: Sequence[int] | None) -> tuple[int, ...]:
-    corner = (0,) * len(shape) if corner is None else tuple(corner)
-    if len(corner) != len(shape) or any(c not in (0, 1) for c in corner):
+    corner = (0,) * len(shape) if corner is None else corner
+    if not isinstance(corner, Sequence) or len(corner) != len(shape) or any(c not in (0, 1) for c in corner):
         raise TopologyError(f"a corner is 0 or 1 for each of the {len(shape)} axes of {shape}, found {corner}")
     return tuple(int(c) for c in corner)
