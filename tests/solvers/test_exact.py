@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import chimera_ssm as chimera
-from chimera_ssm.solvers import verbs
+from chimera_ssm.solvers import compiled, verbs
 from chimera_ssm.solvers.reference import reference_mask, reference_mix, reference_series
 from tests import zoo
 
@@ -27,6 +27,7 @@ CASES = [
     if solver is None or solver.why_not(topology) is None
 ]
 DTYPES = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+ENGINES = pytest.mark.parametrize("engine", ["kernels", "plain"])
 Z, H, G, N, P = 2, 4, 2, 3, 5
 
 
@@ -66,8 +67,10 @@ def assert_close(found, expected, dtype):
 
 
 @DTYPES
+@ENGINES
 @pytest.mark.parametrize(("topology", "solver"), CASES)
-def test_mask(topology, solver, dtype):
+def test_mask(topology, solver, engine, dtype, monkeypatch):
+    use_engine(monkeypatch, engine)
     weight, *_ = inputs(topology, dtype)
     reference = weight.detach().double().requires_grad_()
     found = chimera.mask(topology, weight, solver)
@@ -75,8 +78,10 @@ def test_mask(topology, solver, dtype):
 
 
 @DTYPES
+@ENGINES
 @pytest.mark.parametrize(("topology", "solver"), CASES)
-def test_solve(topology, solver, dtype):
+def test_solve(topology, solver, engine, dtype, monkeypatch):
+    use_engine(monkeypatch, engine)
     weight, _, _, rhs, _ = inputs(topology, dtype)
     references = [x.detach().double().requires_grad_() for x in (weight, rhs)]
     found = chimera.solve(topology, weight, rhs, solver)
@@ -84,10 +89,12 @@ def test_solve(topology, solver, dtype):
 
 
 @DTYPES
+@ENGINES
 @pytest.mark.parametrize("form", ["mask", "state"])
 @pytest.mark.parametrize(("topology", "solver"), CASES)
-def test_mix(topology, solver, form, dtype, monkeypatch):
+def test_mix(topology, solver, form, engine, dtype, monkeypatch):
     force_form(monkeypatch, form)
+    use_engine(monkeypatch, engine)
     arguments = inputs(topology, dtype)
     references = [x.detach().double().requires_grad_() for x in arguments]
     found = chimera.mix(topology, *arguments, solver=solver)
@@ -95,11 +102,18 @@ def test_mix(topology, solver, form, dtype, monkeypatch):
     assert_same(found, expected, arguments, references, dtype)
 
 
+def use_engine(monkeypatch, engine):
+    """Compiled kernels where there are any, or plain PyTorch as on other devices."""
+    if engine == "plain":
+        monkeypatch.setattr(compiled, "usable", lambda *tensors: False)
+
+
 def force_form(monkeypatch, form):
     choose = verbs.select_solver
     monkeypatch.setattr(verbs, "select_solver", lambda *args: dataclasses.replace(choose(*args), form=form))
 
 
+@ENGINES
 @pytest.mark.parametrize("form", ["mask", "state"])
 @pytest.mark.parametrize(
     "dags",
@@ -111,8 +125,9 @@ def force_form(monkeypatch, form):
     ],
     ids=["grid", "lines", "grids", "mixed"],
 )
-def test_mix_of_several_is_the_sum(dags, form, monkeypatch):
+def test_mix_of_several_is_the_sum(dags, form, engine, monkeypatch):
     force_form(monkeypatch, form)
+    use_engine(monkeypatch, engine)
     if form == "mask" and len({len(d.parts) for d in dags}) > 1:
         pytest.skip("parts differ")
     shared_C, shared_B = (torch.randn(Z, G, dags[0].num_nodes, N, dtype=torch.float64) for _ in range(2))

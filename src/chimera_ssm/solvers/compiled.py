@@ -71,15 +71,15 @@ class _StateMix(torch.autograd.Function):
         ctx.topologies = topologies
         v = _padded(V.detach(), states.CHANNELS).flatten(0, 1)
         y = torch.zeros_like(v)
-        packed = _Once(_in_blocks)
+        packed, calls = _Once(_in_blocks), []
         for topology, w, scale, C, B in zip(topologies, *_quarters(tensors), strict=True):
             plan = _sweep_plan(topology, carry=True)
-            arrays = _numpy(w, scale.flatten(0, 1), packed(B), packed(C), v, y)
             segment = min(max(512, 8 * plan.slots), topology.num_nodes)
-            pool.run(
-                states.states_forward, v.shape[0] * (v.shape[2] // states.CHANNELS), plan.node, plan.carried, plan.begin,
-                plan.edge, plan.source_slot, plan.slot, plan.slots, segment, *arrays,
-            )  # fmt: skip
+            steps = plan.node, plan.carried, plan.begin, plan.edge, plan.source_slot, plan.slot, plan.slots, segment
+            arrays = _numpy(w, scale.flatten(0, 1), packed(B), packed(C), v, y)
+            calls.append((states.states_forward, (*steps, *arrays)))
+        work = len(topologies) * _state_work(topologies[0], v, tensors[-1])
+        pool.run_each(calls, v.shape[0] * (v.shape[2] // states.CHANNELS), work)
         return y.view(*V.shape[:3], -1)[..., : V.shape[3]]
 
     @staticmethod
@@ -90,7 +90,7 @@ class _StateMix(torch.autograd.Function):
         V, *tensors = ctx.saved_tensors
         v, g = (_padded(x, states.CHANNELS).flatten(0, 1) for x in (V, grads[0]))
         dv, parts = torch.zeros_like(v), v.shape[2] // states.CHANNELS
-        ranges = min(torch.get_num_threads(), v.shape[0] * parts)
+        ranges = min(pool.threads_for(_state_work(ctx.topologies[0], v, tensors[-1])), v.shape[0] * parts)
         packed = _Once(_in_blocks)
         results: list[list[Tensor]] = [[], [], [], []]
         for topology, w, scale, C, B in zip(ctx.topologies, *_quarters(tuple(tensors)), strict=True):
@@ -103,14 +103,19 @@ class _StateMix(torch.autograd.Function):
             dB, dC = v.new_zeros(2, ranges, *packed(B).shape)
             arrays = _numpy(w, scale.flatten(0, 1), packed(B), packed(C), v, g, dw, dscale, dB, dC, dv)
             pool.run(
-                states.states_backward, ranges, ranges, plan.node, plan.carried, plan.begin, plan.edge, plan.source_slot,
-                _places(topology, plan, segment), plan.last, plan.slot, plan.slots, segment, *arrays,
+                states.states_backward, ranges, ranges, plan.node, plan.carried, plan.begin, plan.edge,
+                plan.source_slot, _places(topology, plan, segment), plan.last, plan.slot, plan.slots, segment, *arrays,
+                work=_state_work(topology, v, C),
             )  # fmt: skip
             gradients = dw.sum(0), dscale.sum(0).view(scale.shape), *(_from_blocks(x.sum(0), C.shape) for x in (dC, dB))
             for kept, gradient in zip(results, gradients, strict=True):
                 kept.append(gradient)
         dV = dv.view(*V.shape[:3], -1)[..., : V.shape[3]]
         return dV, None, *results[0], *results[1], *results[2], *results[3]
+
+
+def _state_work(topology: Topology, V: Tensor, C: Tensor) -> int:
+    return (topology.num_nodes + topology.num_edges) * V.shape[0] * V.shape[-1] * C.shape[-1]
 
 
 def _places(topology: Topology, plan: SweepPlan, segment: int) -> Any:
@@ -222,14 +227,15 @@ class _Layout:
         from chimera_ssm.solvers.kernels import masks, pool
 
         M.zero_()
+        calls = []
         for topology, w, scale, S in zip(
             self.topologies, self.weights, self.scales, self.products(groups), strict=True
         ):
             plan = _sweep_plan(topology, carry=False)
-            pool.run(
-                masks.masks_forward, M.shape[0], plan.node, plan.row, plan.column, plan.begin, plan.edge, plan.source_slot,
-                plan.slot, plan.slots, plan.low, plan.high, *_numpy(w[heads], scale[heads], S, M),
-            )  # fmt: skip
+            steps = plan.node, plan.row, plan.column, plan.begin, plan.edge, plan.source_slot, plan.slot, plan.slots
+            arrays = _numpy(w[heads], scale[heads], S, M)
+            calls.append((masks.masks_forward, (*steps, plan.low, plan.high, *arrays)))
+        pool.run_each(calls, M.shape[0], len(calls) * M.numel())
 
     def empty_gradients(self) -> list[list[Tensor]]:
         """Room for gradients of weights, scales, Cs and Bs."""
@@ -245,7 +251,7 @@ class _Layout:
         from chimera_ssm.solvers.kernels import masks, pool
 
         count = groups.stop - groups.start
-        splits = min(self.share, -(-torch.get_num_threads() // count))
+        splits = min(self.share, -(-pool.threads_for(dM.numel()) // count))
         for d, (topology, S) in enumerate(zip(self.topologies, self.products(groups), strict=True)):
             plan, back = _sweep_plan(topology, carry=False), _sweep_plan(_flipped(topology), carry=False)
             dS = S.new_zeros(splits, *S.shape)
@@ -254,7 +260,7 @@ class _Layout:
             pool.run(
                 masks.masks_backward, count * splits, splits, plan.node, plan.row, plan.column, plan.begin, plan.edge,
                 plan.source_step, plan.low, plan.high, _back_steps(topology, plan, back), back.begin, back.edge,
-                back.source_slot, back.slot, back.slots, *arrays,
+                back.source_slot, back.slot, back.slots, *arrays, work=dM.numel(),
             )  # fmt: skip
             dS = dS.sum(0).view(-1, self.side, self.columns)
             C, B = self.C[d][groups, :, : self.side].flatten(0, 1), self.B[d][groups].flatten(0, 1)
@@ -278,7 +284,42 @@ def _back_steps(topology: Topology, plan: SweepPlan, back: SweepPlan) -> Any:
     return topology.once("back steps", make)
 
 
-# Both
+# Columns
+
+
+class CompiledSweep:
+    """Factors of an acyclic topology: its weights, to be swept along and against the edges."""
+
+    def __init__(self, topology: Topology, weight: Tensor):
+        self.topology, self.weight = topology, weight
+
+    def apply(self, rhs: Tensor, transpose: bool) -> Tensor:
+        """``L @ rhs`` or ``Lᵀ @ rhs``."""
+        x = pad(rhs, (0, -rhs.shape[-1] % 8)).clone(memory_format=torch.contiguous_format)
+        _pull(_flipped(self.topology) if transpose else self.topology, self.weight, x, x)
+        return x[..., : rhs.shape[-1]]
+
+
+def spread(topology: Topology, weight: Tensor, x: Tensor) -> Tensor:
+    """``A @ x``: weights ``[G, E]``, ``x [G, T, K]``; on the flipped topology ``Aᵀ @ x``."""
+    padded = _padded(x, 8)
+    y = torch.zeros_like(padded)
+    _pull(topology, weight, padded, y)
+    return y[..., : x.shape[-1]]
+
+
+def _pull(topology: Topology, weight: Tensor, x: Tensor, y: Tensor) -> None:
+    from chimera_ssm.solvers.kernels import pool, pulls
+
+    plan, (heads, _, K) = pulls.pull_plan(topology), y.shape
+    arrays = _numpy(weight, x) + [y.numpy()]
+    pool.run(
+        pulls.pull, heads * -(-K // pulls.COLUMNS), plan.node, plan.begin, plan.edge, plan.source, *arrays,
+        work=heads * K * (topology.num_edges + topology.num_nodes),
+    )  # fmt: skip
+
+
+# All
 
 
 class _Once:

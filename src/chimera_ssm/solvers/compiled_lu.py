@@ -12,8 +12,6 @@ from chimera_ssm.topology import Topology
 
 #: Numbers of a block of right-hand sides: half of a second-level cache of half a megabyte in float32.
 _BLOCK = 1 << 16
-#: Multiplications below which a second thread costs more than it saves.
-_SMALL = 1 << 17
 
 
 class CompiledLDU:
@@ -30,7 +28,7 @@ class CompiledLDU:
         self.inverse = weight.new_empty(G, topology.num_nodes)
         tasks = len(topology.parts) * -(-G // LANES)
         arrays = numpy(weight, self.lower, self.upper, self.inverse)
-        run(factorise, tasks, self.plan, *arrays, parallel=8 * tasks * F > _SMALL)
+        run(factorise, tasks, self.plan, *arrays, work=32 * tasks * F)
 
     def apply(self, rhs: Tensor, transpose: bool) -> Tensor:
         """``(I − A)⁻¹ @ rhs``, or transposed: the same with L and U exchanged; ``[G, T, K]``."""
@@ -47,9 +45,8 @@ class CompiledLDU:
         width = min(-(-K // 8) * 8, max(32, _BLOCK // largest // 32 * 32))
         tasks = G * parts * -(-K // width)
         flat, strides = flatten(rhs)
-        work = G * K * (T + 2 * ahead.shape[1])
         run(solve, tasks, width, self.plan, *numpy(ahead, back, self.inverse, flat), *strides, *numpy(x),
-            parallel=work > _SMALL)  # fmt: skip
+            work=G * K * (T + 2 * ahead.shape[1]))  # fmt: skip
         return x
 
     def transposed(self) -> tuple[Tensor, Tensor]:
@@ -69,3 +66,74 @@ def flatten(x: Tensor) -> tuple[Tensor, tuple[int, int]]:
 def numpy(*tensors: Tensor) -> list[Any]:
     """Contiguous arrays of the same numbers."""
     return [x.detach().contiguous().numpy() for x in tensors]
+
+
+def lu_mix_mask(topology: Topology, weight: Tensor, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
+    """``y = (L ⊙ C Bᵀ) V`` through the mask, ``[Z, H, T, P]``, with ``L = (I − A)⁻¹`` a block of columns at a time.
+
+    Args:
+        topology: any topology; masks stay within its parts.
+        weight: ``[Z·H, E]``, such that LU without pivoting is stable.
+        C: ``[Z, G, T, N]``, G divides H.
+        B: ``[Z, G, T, N]``.
+        V: ``[Z, H, T, P]``; B̄ = β B is the same as β V.
+    """
+    return _MixMask.apply(topology, weight, C, B, V)
+
+
+class _MixMask(torch.autograd.Function):
+    """The mix by masks; for the backward pass only the inputs and the factors are kept."""
+
+    @staticmethod
+    def forward(ctx: Any, topology: Topology, weight: Tensor, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
+        from chimera_ssm.solvers.kernels.lu_masks import masks_forward
+        from chimera_ssm.solvers.kernels.pool import run
+
+        factors = CompiledLDU(topology, weight.detach())
+        C, B, V = (x.detach().contiguous() for x in (C, B, V))
+        slots, width = _division(topology, C.shape[0] * C.shape[1], 2)
+        (Z, G, T, N), (H, P) = C.shape, (V.shape[1], V.shape[3])
+        y = V.new_zeros(slots, Z, H, T, P)
+        run(masks_forward, Z * G * len(topology.parts) * slots, slots, width, factors.plan,
+            *numpy(factors.lower, factors.upper, factors.inverse, C.view(-1, T, N), B.view(-1, T, N),
+                   V.view(-1, T, P), y.view(slots, -1, T, P)), work=_work(topology, C, V))  # fmt: skip
+        ctx.save_for_backward(C, B, V)
+        ctx.topology, ctx.factors = topology, factors
+        return y.sum(0) if slots > 1 else y[0]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        from chimera_ssm.solvers.kernels.lu_masks import masks_backward
+        from chimera_ssm.solvers.kernels.pool import run
+
+        (grad,), (C, B, V) = grads, ctx.saved_tensors
+        topology, factors = ctx.topology, ctx.factors
+        slots, width = _division(topology, C.shape[0] * C.shape[1], 5)
+        (Z, G, T, N), (H, P) = C.shape, (V.shape[1], V.shape[3])
+        dweight, dC = V.new_zeros(slots, Z * H, topology.num_edges), V.new_zeros(slots, Z, G, T, N)
+        dB, dV = torch.zeros_like(B), torch.zeros_like(V)
+        rows = tuple(numpy(factors.lower, factors.upper, *factors.transposed()))
+        run(masks_backward, Z * G * len(topology.parts) * slots, slots, width, factors.plan, rows,
+            *numpy(factors.inverse, C.view(-1, T, N), B.view(-1, T, N), V.view(-1, T, P),
+                   grad.reshape(-1, T, P), dweight, dC.view(slots, -1, T, N), dB.view(-1, T, N),
+                   dV.view(-1, T, P)), work=3 * _work(topology, C, V))  # fmt: skip
+        return None, dweight.sum(0), dC.sum(0), dB, dV
+
+
+def _division(topology: Topology, groups: int, buffers: int) -> tuple[int, int]:
+    """Tasks for each group and part, and the number of columns of a block of which ``buffers`` fit the cache.
+
+    Neither depends on the number of threads, so that results do not either.
+    """
+    largest = int(topology.part_sizes.max())
+    width = max(32, 2 * _BLOCK // (buffers * largest) // 32 * 32)
+    width = min(width, -(-largest // 32) * 32)
+    slots = min(-(-largest // width), -(-8 // (groups * len(topology.parts))))
+    return slots, width
+
+
+def _work(topology: Topology, C: Tensor, V: Tensor) -> int:
+    """Multiplications of a mix, but for those of the masks."""
+    products = C.shape[0] * (C.shape[1] * C.shape[3] + V.shape[1] * V.shape[3])
+    return int((topology.part_sizes**2).sum()) * products

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from chimera_ssm.solvers import compiled
 from chimera_ssm.solvers.base import Resolvent, Solver, edge_products
 from chimera_ssm.solvers.blocks import dense_blocks, join, split
 from chimera_ssm.topology import Topology
@@ -102,6 +103,7 @@ class _Truncated(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         weight, rhs, *kept = ctx.saved_tensors
         topology, stride = ctx.topology, isqrt(ctx.power) + 1
+        flipped = topology.once("flipped", topology.flip)
         on_edges, total, adjoint = torch.zeros_like(weight), grad.clone(), grad
         for first in reversed(range(0, ctx.power, stride)):
             iterates = [kept[first // stride]]
@@ -109,16 +111,16 @@ class _Truncated(torch.autograd.Function):
                 iterates.append(rhs + spread(topology, weight, iterates[-1]))
             for x in reversed(iterates):
                 on_edges += edge_products(topology, adjoint, x)
-                adjoint = spread(topology, weight, adjoint, transpose=True)
+                adjoint = spread(flipped, weight, adjoint)
                 total += adjoint
         return on_edges, total, None, None
 
 
-def spread(topology: Topology, weight: Tensor, x: Tensor, transpose: bool = False) -> Tensor:
-    """``A @ x`` or ``Aᵀ @ x``, edge by edge: weights ``[G, E]``, ``x [G, T, K]``."""
+def spread(topology: Topology, weight: Tensor, x: Tensor) -> Tensor:
+    """``A @ x``, edge by edge: weights ``[G, E]``, ``x [G, T, K]``."""
+    if compiled.usable(weight, x):
+        return compiled.spread(topology, weight, x)
     source, target = topology.tensors("edge_index", x.device)
-    if transpose:
-        source, target = target, source
     message = weight.t().unsqueeze(-1) * x.transpose(0, 1).index_select(0, source)
     flat = message.new_zeros(topology.num_nodes, x.shape[0] * x.shape[2])
     return flat.index_add_(0, target, message.flatten(1)).view(-1, x.shape[0], x.shape[2]).transpose(0, 1)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from chimera_ssm.solvers import compiled
 from chimera_ssm.solvers.base import Solver, SweepResolvent
 from chimera_ssm.solvers.scan import CHUNK, PathResolvent
 from chimera_ssm.topology import Topology
@@ -23,6 +24,8 @@ class Sweep(Solver):
         return None if topology.is_acyclic else "it sweeps in topological order, and this topology has cycles"
 
     def resolvent(self, topology: Topology, weight: Tensor) -> SweepResolvent:
+        if compiled.usable(weight):
+            return SweepResolvent(topology, weight, lambda w: compiled.CompiledSweep(topology, w))
         if topology.directed_paths is not None:
             return PathResolvent(topology, weight)
         plan = topology.tensors("level_plan", weight.device)

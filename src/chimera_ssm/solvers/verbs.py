@@ -61,7 +61,7 @@ def solve(topology: Topology, weight: Tensor, rhs: Tensor, solver: Solver | None
     _check_nodes("rhs", rhs, topology, "H", "K")
     _check_equal_heads(weight, "rhs", rhs)
     dtype = _compute_dtype(weight, rhs)
-    lead = torch.broadcast_shapes(weight.shape[:-1], rhs.shape[:-2])
+    lead = _lead([weight.shape[:-1], rhs.shape[:-2]])
     with torch.autocast(rhs.device.type, enabled=False):
         flat = _flatten(weight.to(dtype), lead, 1)
         x = _pick(solver, topology).resolvent(topology, flat).solve(_flatten(rhs.to(dtype), lead, 2))
@@ -100,10 +100,11 @@ def mix(
         _check_mix(t, w, c, b, V, s)
     tensors = [x for x in (*weights, *Cs, *Bs, *scales, V) if x is not None]
     dtype = _compute_dtype(*tensors)
-    lead = torch.broadcast_shapes(*(w.shape[:-2] for w in weights), *(x.shape[:-3] for x in (*Cs, *Bs, V)),
-                                  *(s.shape[:-2] for s in scales if s is not None))  # fmt: skip
+    lead = _lead([x.shape[:-2] for x in (*weights, *scales) if x is not None] + [x.shape[:-3] for x in (*Cs, *Bs, V)])
     H, (N, P), G = V.shape[-3], (Cs[0].shape[-1], V.shape[-1]), Cs[0].shape[-3]
-    choice = select_solver(topologies, N, P, G / H, solver)
+    choice = topologies[0].once(
+        ("choice", *topologies[1:], N, P, G / H, solver), lambda: select_solver(topologies, N, P, G / H, solver)
+    )
     with torch.autocast(V.device.type, enabled=False):
         once: dict[int, Tensor] = {}
 
@@ -134,6 +135,11 @@ def _flatten(x: Tensor, lead: Sequence[int], kept: int) -> Tensor:
     """``x`` with its leading dimensions broadcast to ``lead`` and made one; the last ``kept`` stay."""
     tail = x.shape[x.dim() - kept :]
     return x.expand(*lead, *tail).reshape(prod(lead), *tail)
+
+
+def _lead(shapes: list[torch.Size]) -> torch.Size:
+    """Leading dimensions, broadcast; most often they are equal, which is quick to see."""
+    return shapes[0] if all(s == shapes[0] for s in shapes) else torch.broadcast_shapes(*shapes)
 
 
 def _compute_dtype(*tensors: Tensor) -> torch.dtype:

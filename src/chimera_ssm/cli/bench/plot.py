@@ -30,6 +30,6 @@ def draw(points: Sequence[Point], path: Path) -> None:
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
         axes.tick_params("x", rotation=45)
         axes.grid(alpha=0.3)
-    time.legend(frameon=False)
+    figure.legend(*time.get_legend_handles_labels(), loc="outside lower center", ncols=len(CURVES), frameon=False)
     figure.savefig(path, dpi=120)
     plt.close(figure)

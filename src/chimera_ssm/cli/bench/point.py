@@ -72,7 +72,10 @@ def _peak() -> int:
 def _bound_memory() -> None:
     """Fail cleanly where a point does not fit, before the machine begins to swap."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    resource.setrlimit(resource.RLIMIT_AS, (int(0.8 * total), resource.RLIM_INFINITY))
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    bound = int(0.8 * total)
+    if hard == resource.RLIM_INFINITY or bound < hard:
+        resource.setrlimit(resource.RLIMIT_AS, (bound, hard))
 
 
 def _main(curve: str, num_nodes: str, seconds: str, threads: str) -> int:

@@ -1,0 +1,1 @@
+"""Numba kernels for CPUs, and the plans they run on. Loaded when first used."""

@@ -112,7 +112,8 @@ def total(typing, vector):
         while width > 1:
             width //= 2
             halves = [
-                builder.shuffle_vector(v, ir.Constant(v.type, ir.Undefined), _lanes(start, width)) for start in (0, width)
+                builder.shuffle_vector(v, ir.Constant(v.type, ir.Undefined), _lanes(start, width))
+                for start in (0, width)
             ]
             v = builder.fadd(*halves, flags=_FLAGS)
         return builder.extract_element(v, ir.Constant(_INT32, 0))

@@ -3,8 +3,8 @@
 A task is one head and sixteen of its P channels. It runs through the graph once for every four of its N states, with a
 block of 4 × 16 states, eight vectors, for each node that is still to be read. Nothing of size T·N·P exists.
 
-Arrays: ``w [H, E]``, ``beta [H, T]``, ``B, C [G, N/4, T, 4]``, ``V, Y [H, T, P]``, with all leading dimensions in H and G;
-P is a multiple of 16.
+Arrays: ``w [H, E]``, ``beta [H, T]``, ``B, C [G, N/4, T, 4]``, ``V, Y [H, T, P]``, with all leading dimensions in H and
+G; P is a multiple of 16.
 """
 
 import numpy as np
@@ -101,13 +101,16 @@ def multiply(x, beta, node, start, count, origin):
 @inlined
 def advance(x, k, new, carried, begin, edge, place, w, wo, h, here):
     """The block of step k: what is new, what step k − 1 hands on (``x``), and what comes from further back."""
-    if at(carried, k) >= 0:
-        x = plus(new, at(w, wo + at(carried, k)), x)
-    else:
-        x = new
-    for e in range(at(begin, k), at(begin, k + 1)):
-        x = plus(x, at(w, wo + at(edge, e)), read(h, here + BLOCK * at(place, e)))
-    return x
+    e, last = at(begin, k), at(begin, k + 1)
+    if e < last:  # grids have one such edge: no loop for it
+        new = plus(new, at(w, wo + at(edge, e)), read(h, here + BLOCK * at(place, e)))
+        e += 1
+        while e < last:
+            new = plus(new, at(w, wo + at(edge, e)), read(h, here + BLOCK * at(place, e)))
+            e += 1
+    if at(carried, k) >= 0:  # last, so that the chain from step to step is one operation long
+        new = plus(new, at(w, wo + at(carried, k)), x)
+    return new
 
 
 @kernel
@@ -150,13 +153,13 @@ def states_backward(
 ):  # fmt: skip
     """The adjoint for incoming gradients ``G [H, T, P]``: λ_t = C_t g_tᵀ + Σ_{t→s} w λ_s.
 
-    ``∂w = ⟨λ_target, h_source⟩``, ``∂B_t = λ_t v_t``, ``∂v_t = λ_tᵀ B_t``, ``∂C_t = h_t g_t``, with v = β V. Tasks are divided
-    into ``ranges``, each with gradients of B and C of its own, so that the sum over them does not depend on timing:
-    ``dw [P/16, H, E]``, ``dbeta [P/16, H, T]``, ``dB, dC [ranges, G, N/4, T, 4]``; all but dV are added to.
+    ``∂w = ⟨λ_target, h_source⟩``, ``∂B_t = λ_t v_t``, ``∂v_t = λ_tᵀ B_t``, ``∂C_t = h_t g_t``, with v = β V. Tasks are
+    divided into ``ranges``, each with gradients of B and C of its own, so that their sum does not depend on timing:
+    ``dw [P/16, H, E]``, ``dbeta [P/16, H, T]``, ``dB, dC [ranges, G, N/4, T, 4]``; all are added to.
 
-    States are computed once to keep those that cross from segment to segment, and again for a segment at a time. In the
-    rows ``h`` of a segment ``place`` tells where an edge's source is: the slots as they were at its begin, then the block
-    carried into it, then its own steps.
+    States are computed once to keep those that cross from segment to segment, and again for a segment at a time. In
+    the rows ``h`` of a segment ``place`` tells where an edge's source is: the slots as they were at its begin, then the
+    block carried into it, then its own steps.
     """
     (heads, edges), (groups, blocks, nodes, _), P = w.shape, B.shape, V.shape[2]
     parts, segments, rows = P // CHANNELS, -(-nodes // segment), slots + 1

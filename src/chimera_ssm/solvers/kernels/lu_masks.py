@@ -1,0 +1,211 @@
+"""Mixing by masks on general graphs: ``y = (L ⊙ S) V`` with ``S = C Bᵀ`` and ``L = (I − A)⁻¹``, and its adjoint.
+
+A task is one group of heads, one part of a union, and some blocks of columns of its masks. All that it needs of a block,
+S and the columns of L of one head after the other, stays in the cache; nothing of size T² is kept or handed over.
+
+Arrays, with all leading dimensions in H heads and G groups: ``C, B [G, T, N]``, ``V, Y [H, T, P]``; factors as in `lu`.
+Inside, rows and columns are ranks of an `LUPlan`, rows are padded to four and channels to sixteen, the size of a tile.
+"""
+
+import numpy as np
+
+from chimera_ssm.solvers.kernels.jit import inlined, kernel
+from chimera_ssm.solvers.kernels.lu import add_rows, copy, substitute
+from chimera_ssm.solvers.kernels.simd import at, load, put, splat, store, total
+
+ROWS, COLUMNS = 4, 16
+
+
+@inlined
+def spaced(columns):
+    """Distance of rows: an odd number of tiles, so that the rows of a tile spread over the cache."""
+    return columns + COLUMNS * (1 - columns // COLUMNS % 2)
+
+
+@inlined
+def padded(n, to):
+    """The next multiple."""
+    return -(-n // to) * to
+
+
+@kernel
+def masks_forward(first, last, slots, width, plan, lower, upper, inverse, C, B, V, Y):
+    """``Y [slots, H, T, P]`` += the mix, for tasks ``first`` to ``last`` of G × parts × slots; its sum over slots is y.
+
+    Blocks have ``width`` columns, a multiple of 32.
+    """
+    (groups, nodes, N), (_, heads, _, P) = C.shape, Y.shape
+    parts, largest = plan.part.size - 1, np.diff(plan.part).max()
+    stride, channels = spaced(width), padded(P, COLUMNS)
+    rows, vstride = padded(max(largest, width), ROWS), spaced(channels)
+    c, bt = np.zeros((rows, N), C.dtype), np.zeros((N, stride), C.dtype)
+    S, X = np.zeros((rows, stride), C.dtype), np.zeros((rows, stride), C.dtype)
+    v, y = np.zeros((rows, vstride), C.dtype), np.zeros((rows, vstride), C.dtype)
+    for task in range(first, last):
+        group, p, slot = task // (parts * slots), task // slots % parts, task % slots
+        begin, end = plan.part[p], plan.part[p + 1]
+        size, blocks = padded(end - begin, ROWS), -(-(end - begin) // width)
+        pack(c, N, C, group * nodes, N, begin, end, plan.node)
+        for block in range(blocks * slot // slots, blocks * (slot + 1) // slots):
+            low, high = begin + block * width, min(end, begin + (block + 1) * width)
+            columns = padded(high - low, 32)
+            turn(bt, stride, columns, B, group * nodes, N, low, high, plan.node)
+            multiply(S, stride, size, columns, c, N, 1, bt, stride, N)
+            for head in range(heads * group // groups, heads * (group + 1) // groups):
+                inverse_columns(X, stride, low, columns, begin, end, plan, lower, upper, inverse, head)
+                for i in range(end - begin):
+                    for o in range(i * stride, i * stride + columns, 8):
+                        store(X, o, load(X, o) * load(S, o))
+                pack(v, vstride, V, head * nodes, P, low, high, plan.node)
+                multiply(y, vstride, size, channels, X, stride, 1, v, vstride, high - low)
+                add_packed(Y, (slot * heads + head) * nodes, P, y, vstride, begin, end, plan.node)
+
+
+@kernel
+def masks_backward(first, last, slots, width, plan, factors, inverse, C, B, V, grad, dweight, dC, dB, dV):
+    """The adjoint for incoming gradients ``grad [H, T, P]``, tasks as in `masks_forward`.
+
+    With ``M = g Vᵀ``: ``dS = Σ_heads L ⊙ M``, ``dC = dS B``, ``dB = dSᵀ C``, ``dV = (L ⊙ S)ᵀ g``, ``Λ = Lᵀ (S ⊙ M)``,
+    and ``∂A_ij = Λ_i · L_j`` on edges. ``factors`` are −L, −U, −Uᵀ, −Lᵀ, row by row. ``dweight [slots, H, E]``,
+    ``dC [slots, G, T, N]``, ``dB`` and ``dV`` are added to.
+    """
+    (groups, nodes, N), (heads, _, P), edges = C.shape, V.shape, dweight.shape[2]
+    lower, upper, upper_t, lower_t = factors
+    parts, largest = plan.part.size - 1, np.diff(plan.part).max()
+    stride, channels, states = spaced(width), padded(P, COLUMNS), padded(N, COLUMNS)
+    rows, vstride, nstride = padded(max(largest, width), ROWS), spaced(channels), spaced(states)
+    c, b, bt = np.zeros((rows, nstride), C.dtype), np.zeros((rows, nstride), C.dtype), np.zeros((N, stride), C.dtype)
+    g, v, vt = np.zeros((rows, vstride), C.dtype), np.zeros((rows, vstride), C.dtype), np.zeros((P, stride), C.dtype)
+    dn, dp = np.zeros((rows, nstride), C.dtype), np.zeros((rows, vstride), C.dtype)
+    S, dS = np.zeros((rows, stride), C.dtype), np.zeros((rows, stride), C.dtype)
+    L, M, LS = np.zeros((rows, stride), C.dtype), np.zeros((rows, stride), C.dtype), np.zeros((rows, stride), C.dtype)
+    for task in range(first, last):
+        group, p, slot = task // (parts * slots), task // slots % parts, task % slots
+        begin, end = plan.part[p], plan.part[p + 1]
+        size, blocks = padded(end - begin, ROWS), -(-(end - begin) // width)
+        pack(c, nstride, C, group * nodes, N, begin, end, plan.node)
+        for block in range(blocks * slot // slots, blocks * (slot + 1) // slots):
+            low, high = begin + block * width, min(end, begin + (block + 1) * width)
+            columns = padded(high - low, 32)
+            pack(b, nstride, B, group * nodes, N, low, high, plan.node)
+            turn(bt, stride, columns, B, group * nodes, N, low, high, plan.node)
+            multiply(S, stride, size, columns, c, nstride, 1, bt, stride, N)
+            dS[:] = 0
+            for head in range(heads * group // groups, heads * (group + 1) // groups):
+                pack(g, vstride, grad, head * nodes, P, begin, end, plan.node)
+                turn(vt, stride, columns, V, head * nodes, P, low, high, plan.node)
+                multiply(M, stride, size, columns, g, vstride, 1, vt, stride, P)
+                inverse_columns(L, stride, low, columns, begin, end, plan, lower, upper, inverse, head)
+                for i in range(end - begin):
+                    for o in range(i * stride, i * stride + columns, 8):
+                        x, m, s = load(L, o), load(M, o), load(S, o)
+                        store(dS, o, load(dS, o) + x * m)
+                        store(M, o, s * m)
+                        store(LS, o, x * s)
+                multiply(dp, vstride, padded(high - low, ROWS), channels, LS, 1, stride, g, vstride, end - begin)
+                add_packed(dV, head * nodes, P, dp, vstride, low, high, plan.node)
+                substitute(M, stride, columns, begin, end, plan, upper_t, lower_t, inverse, head)
+                edge_products(dweight, (slot * heads + head) * edges, M, L, stride, columns, begin, end, plan)
+            multiply(dn, nstride, size, states, dS, stride, 1, b, nstride, high - low)
+            add_packed(dC, (slot * groups + group) * nodes, N, dn, nstride, begin, end, plan.node)
+            multiply(dn, nstride, padded(high - low, ROWS), states, dS, 1, stride, c, nstride, end - begin)
+            add_packed(dB, group * nodes, N, dn, nstride, low, high, plan.node)
+
+
+@kernel
+def inverse_columns(x, stride, low, columns, begin, end, plan, lower, upper, inverse, head):
+    """Columns of (I − A)⁻¹ from rank ``low`` on, a multiple of 32 in number; zeros beyond the last.
+
+    Row i of L⁻¹ begins at its first descendant: only there is anything to do on the way up.
+    """
+    zero, one = splat(x.dtype.type(0)), x.dtype.type(1)
+    fo, io = head * lower.shape[1], head * inverse.shape[1]
+    for i in range(begin, end):
+        for o in range((i - begin) * stride, (i - begin) * stride + columns, 8):
+            store(x, o, zero)
+        left, right = max(0, at(plan.descendant, i) - low) // 32 * 32, min(columns, (i - low) // 32 * 32 + 32)
+        if right > left:
+            b, e = at(plan.lower_begin, i), at(plan.lower_begin, i + 1)
+            add_rows(x, stride, begin, i, left, right, one, b, e, plan.lower_column, lower, fo)
+            if low <= i < low + columns:
+                put(x, (i - begin) * stride + i - low, one)
+    for i in range(end - 1, begin - 1, -1):
+        b, e = at(plan.upper_begin, i), at(plan.upper_begin, i + 1)
+        add_rows(x, stride, begin, i, 0, columns, at(inverse, io + i), b, e, plan.upper_column, upper, fo)
+
+
+@kernel
+def edge_products(out, o, x, y, stride, columns, begin, end, plan):
+    """Add ``x[target] · y[source]`` to each edge's place in ``out``."""
+    for i in range(begin, end):
+        a = (i - begin) * stride
+        for e in range(at(plan.edge_begin, i), at(plan.edge_begin, i + 1)):
+            b = (at(plan.edge_column, e) - begin) * stride
+            s0 = s1 = s2 = s3 = splat(x.dtype.type(0))
+            for c in range(0, columns, 32):
+                s0 = s0 + load(x, a + c) * load(y, b + c)
+                s1 = s1 + load(x, a + c + 8) * load(y, b + c + 8)
+                s2 = s2 + load(x, a + c + 16) * load(y, b + c + 16)
+                s3 = s3 + load(x, a + c + 24) * load(y, b + c + 24)
+            place = o + at(plan.edge, e)
+            put(out, place, at(out, place) + total((s0 + s1) + (s2 + s3)))
+
+
+@kernel
+def multiply(out, stride, rows, columns, a, a_row, a_column, b, b_stride, size):
+    """``out = a b``, tile by tile: ``a[r, k]`` at ``r·a_row + k·a_column``, so that it may be a transpose."""
+    zero = splat(out.dtype.type(0))
+    for c in range(0, columns, COLUMNS):
+        for r in range(0, rows, ROWS):
+            p0 = p1 = q0 = q1 = r0 = r1 = s0 = s1 = zero
+            k0, k1, k2, k3 = r * a_row, (r + 1) * a_row, (r + 2) * a_row, (r + 3) * a_row
+            for k in range(size):
+                b0, b1, o = load(b, k * b_stride + c), load(b, k * b_stride + c + 8), k * a_column
+                w = splat(at(a, k0 + o))
+                p0, p1 = p0 + w * b0, p1 + w * b1
+                w = splat(at(a, k1 + o))
+                q0, q1 = q0 + w * b0, q1 + w * b1
+                w = splat(at(a, k2 + o))
+                r0, r1 = r0 + w * b0, r1 + w * b1
+                w = splat(at(a, k3 + o))
+                s0, s1 = s0 + w * b0, s1 + w * b1
+            o = r * stride + c
+            store(out, o, p0)
+            store(out, o + 8, p1)
+            store(out, o + stride, q0)
+            store(out, o + stride + 8, q1)
+            store(out, o + 2 * stride, r0)
+            store(out, o + 2 * stride + 8, r1)
+            store(out, o + 3 * stride, s0)
+            store(out, o + 3 * stride + 8, s1)
+
+
+@inlined
+def pack(out, stride, X, origin, count, low, high, node):
+    """Rows of the ranks ``low`` to ``high``, ``stride`` apart."""
+    for i in range(low, high):
+        copy(out, (i - low) * stride, X, (origin + at(node, i)) * count, count)
+
+
+@inlined
+def turn(out, stride, columns, X, origin, count, low, high, node):
+    """The same as columns, with zeros up to ``columns`` of them."""
+    for i in range(high - low):
+        o = (origin + at(node, low + i)) * count
+        for k in range(count):
+            put(out, k * stride + i, at(X, o + k))
+    for k in range(count):
+        for i in range(high - low, columns):
+            put(out, k * stride + i, out.dtype.type(0))
+
+
+@inlined
+def add_packed(X, origin, count, x, stride, low, high, node):
+    """Add packed rows to where they belong."""
+    whole = count // 8 * 8
+    for i in range(low, high):
+        o, s = (origin + at(node, i)) * count, (i - low) * stride
+        for k in range(0, whole, 8):
+            store(X, o + k, load(X, o + k) + load(x, s + k))
+        for k in range(whole, count):
+            put(X, o + k, at(X, o + k) + at(x, s + k))

@@ -1,0 +1,66 @@
+"""Columns pulled along edges: ``y_t += Σ_{s→t} w x_s``. With y itself for x, in topological order, it is a sweep.
+
+Arrays: ``w [H, E]``, ``x, y [H, T, K]`` with K a multiple of 8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from chimera_ssm.solvers.kernels.jit import kernel
+from chimera_ssm.solvers.kernels.simd import at, load, splat, store
+from chimera_ssm.topology import Topology
+
+#: Columns that a task works on.
+COLUMNS = 128
+
+
+@dataclass(frozen=True)
+class PullPlan:
+    """Edges by the node they enter, nodes in topological order if there is one.
+
+    Attributes:
+        node: ``[T]``.
+        begin: edges into ``node[k]`` are ``begin[k]`` to ``begin[k + 1]``, ``[T + 1]``.
+        edge: number of each such edge, ``[E]``; ``source``: its source.
+    """
+
+    node: np.ndarray
+    begin: np.ndarray
+    edge: np.ndarray
+    source: np.ndarray
+
+
+def pull_plan(topology: Topology) -> PullPlan:
+    """The plan of a topology, made once."""
+    return topology.once("pull plan", lambda: _make(topology))
+
+
+def _make(topology: Topology) -> PullPlan:
+    source, target = topology.edge_index.cpu().numpy()
+    nodes = topology.topological_order.cpu().numpy() if topology.is_acyclic else np.arange(topology.num_nodes)
+    step = np.empty_like(nodes)
+    step[nodes] = np.arange(nodes.size)
+    edge = np.argsort(step[target], kind="stable")
+    begin = np.zeros(nodes.size + 1, dtype=np.int64)
+    np.cumsum(np.bincount(step[target], minlength=nodes.size), out=begin[1:])
+    return PullPlan(*(x.astype(np.int32) for x in (nodes, begin, edge, source[edge])))
+
+
+@kernel
+def pull(first, last, node, begin, edge, source, w, x, y):
+    """Tasks are heads times blocks of columns."""
+    edges, (_, nodes, K) = w.shape[1], y.shape
+    blocks = -(-K // COLUMNS)
+    for task in range(first, last):
+        head, start = task // blocks, task % blocks * COLUMNS
+        stop, wo, here = min(K, start + COLUMNS), head * edges, head * nodes * K
+        for k in range(nodes):
+            own, e0, e1 = here + at(node, k) * K, at(begin, k), at(begin, k + 1)
+            for c in range(start, stop, 8):
+                total = load(y, own + c)
+                for e in range(e0, e1):
+                    total = total + splat(at(w, wo + at(edge, e))) * load(x, here + at(source, e) * K + c)
+                store(y, own + c, total)

@@ -1,0 +1,154 @@
+"""The compiled kernels as guests of a process: threads, forks, repeatability, and life without Numba."""
+
+import multiprocessing
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import torch
+from numba import njit
+
+import chimera_ssm as chimera
+from chimera_ssm.solvers import compiled
+from chimera_ssm.solvers.kernels import simd
+from chimera_ssm.solvers.kernels.plan import sweep_plan
+from tests import zoo
+
+
+@njit
+def _vector_arithmetic(a, out):
+    x, y = simd.load(a, 0), simd.load(a, 8)
+    simd.store(out, 0, x * y + 2 * x - y)
+    simd.put(out, 8, simd.total(x))
+    simd.put(out, 9, simd.at(a, 11))
+    simd.add_totals(out, 10, x, y, x + y, simd.splat(simd.at(a, 1)))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_vectors(dtype):
+    a = np.arange(16, dtype=dtype) + 1
+    out = np.ones(14, dtype=dtype)
+    _vector_arithmetic(a, out)
+    x, y = a[:8], a[8:]
+    sums = 1 + np.array([x.sum(), y.sum(), x.sum() + y.sum(), 8 * a[1]])
+    np.testing.assert_allclose(out, np.concatenate([x * y + 2 * x - y, [x.sum(), a[11]], sums]))
+
+
+@pytest.mark.parametrize(
+    ("topology", "slots", "carried"),
+    [(chimera.Line(50), 1, 0), (chimera.GridDAG((6, 9), (1, 1)), 10, 9), (zoo.complete_dag(12), 12, 11)],
+)
+def test_rows_live_in_few_places(topology, slots, carried):
+    """A line's row is handed on, a grid keeps one row of nodes, a complete DAG everything."""
+    assert sweep_plan(topology, carry=False).slots <= slots
+    assert sweep_plan(topology, carry=True).slots <= carried
+
+
+def problem(topology, dtype=torch.float32, heads=4, state=16, channels=32, batch=3):
+    torch.manual_seed(0)
+    nodes = topology.num_nodes
+    weight = zoo.bounded_weights(topology, batch, heads, dtype=dtype).requires_grad_()
+    C, B = (torch.randn(batch, 1, nodes, state, dtype=dtype, requires_grad=True) for _ in range(2))
+    V = torch.randn(batch, heads, nodes, channels, dtype=dtype, requires_grad=True)
+    return topology, [weight, C, B, V]
+
+
+def solve_and_differentiate(topology, arguments):
+    y = chimera.mix(topology, *arguments)
+    return [y.detach(), *torch.autograd.grad(y.square().sum(), arguments)]
+
+
+CASES = {
+    "masks": problem(chimera.GridDAG((7, 8))),
+    "states": problem(chimera.Line(700), state=4),
+    "undirected": problem(chimera.UndirectedLine(700), state=4),
+    "graph": problem(zoo.molecule(60)),
+}
+
+
+@pytest.fixture
+def threads():
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_repeatable_bitwise_and_the_same_with_more_threads(name, threads):
+    results = {}
+    for count in (1, 2, 2, 3):
+        threads(count)
+        found = solve_and_differentiate(*CASES[name])
+        for a, b in zip(found, results.get(count, found), strict=True):
+            assert torch.equal(a, b)
+        results[count] = found
+    for count in (2, 3):
+        for a, b in zip(results[count], results[1], strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_two_python_threads(name, threads):
+    threads(2)
+    expected = solve_and_differentiate(*CASES[name])
+    failures = []
+
+    def work():
+        for _ in range(5):
+            found = solve_and_differentiate(*CASES[name])
+            failures.extend(
+                not torch.equal(a, b) for a, b in zip(found, expected, strict=True) if not torch.equal(a, b)
+            )
+
+    workers = [threading.Thread(target=work) for _ in range(2)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    assert not failures
+
+
+def _in_a_child(queue):
+    torch.set_num_threads(1)  # as a DataLoader worker does
+    queue.put([x.double().sum().item() for x in solve_and_differentiate(*CASES["masks"])])
+
+
+def test_a_forked_worker(threads):
+    threads(1)
+    expected = [x.double().sum().item() for x in solve_and_differentiate(*CASES["masks"])]
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_in_a_child, args=(queue,))
+    child.start()
+    assert queue.get(timeout=60) == pytest.approx(expected)
+    child.join(60)
+    assert child.exitcode == 0
+
+
+def test_without_numba_plain_pytorch_takes_over_and_says_so_once():
+    code = (
+        "import sys, logging; logging.basicConfig(); sys.modules['numba'] = None\n"
+        "import torch, chimera_ssm as c\n"
+        "for _ in range(3): c.mix(c.Line(5), torch.rand(1, 4), *torch.rand(3, 1, 5, 2))\n"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stderr.count("numba is not installed") == 1
+
+
+def test_kernels_take_cpu_floats_only():
+    assert compiled.usable(torch.zeros(1), torch.zeros(1, dtype=torch.float64))
+    assert not compiled.usable(torch.zeros(1, device="meta"))
+    assert not compiled.usable(torch.zeros(1, dtype=torch.bfloat16))
+
+
+def test_nothing_as_large_as_all_states_is_kept():
+    """T·N·P = 2²² numbers for each head; what autograd keeps is far less."""
+    line = chimera.Line(4096)
+    weight, V = torch.rand(1, 4095, requires_grad=True), torch.randn(1, 4096, 32)
+    C, B = (torch.randn(1, 4096, 32, requires_grad=True) for _ in range(2))
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
+        chimera.mix(line, weight, C, B, V)
+    assert 0 < sum(kept) < 4096 * 32 * 32 / 4
