@@ -10,6 +10,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -71,13 +72,13 @@ class _StateMix(torch.autograd.Function):
         ctx.topologies = topologies
         v = _padded(V.detach(), states.CHANNELS).flatten(0, 1)
         y = torch.zeros_like(v)
-        packed, calls = _Once(_in_blocks), []
+        calls = []
         for topology, w, scale, C, B in zip(topologies, *_quarters(tensors), strict=True):
-            plan = _sweep_plan(topology, carry=True)
+            plan, (others, begin, edge, place, _) = _sweep_plan(topology, carry=True), _other_edges(topology)
             segment = min(max(512, 8 * plan.slots), topology.num_nodes)
-            steps = plan.node, plan.carried, plan.begin, plan.edge, plan.source_slot, plan.slot, plan.slots, segment
-            arrays = _numpy(w, scale.flatten(0, 1), packed(B), packed(C), v, y)
-            calls.append((states.states_forward, (*steps, *arrays)))
+            steps = plan.node, plan.carried, begin, edge, place, plan.slot, plan.slots, segment
+            arrays = _numpy(w, scale.flatten(0, 1), _in_blocks(B, topology), _in_blocks(C, topology), v, y)
+            calls.append((states.KERNELS[others][0], (*steps, *arrays)))
         work = len(topologies) * _state_work(topologies[0], v, tensors[-1])
         pool.run_each(calls, v.shape[0] * (v.shape[2] // states.CHANNELS), work)
         return y.view(*V.shape[:3], -1)[..., : V.shape[3]]
@@ -91,23 +92,19 @@ class _StateMix(torch.autograd.Function):
         v, g = (_padded(x, states.CHANNELS).flatten(0, 1) for x in (V, grads[0]))
         dv, parts = torch.zeros_like(v), v.shape[2] // states.CHANNELS
         ranges = min(pool.threads_for(_state_work(ctx.topologies[0], v, tensors[-1])), v.shape[0] * parts)
-        packed = _Once(_in_blocks)
         results: list[list[Tensor]] = [[], [], [], []]
         for topology, w, scale, C, B in zip(ctx.topologies, *_quarters(tuple(tensors)), strict=True):
-            plan = _sweep_plan(topology, carry=True)
+            plan, (others, begin, edge, place, latest) = _sweep_plan(topology, carry=True), _other_edges(topology)
             segment = min(max(64, 4 * plan.slots), topology.num_nodes)
-            dw, dscale = (
-                v.new_zeros(parts, *w.shape),
-                v.new_zeros(parts, scale.shape[0] * scale.shape[1], scale.shape[2]),
-            )
-            dB, dC = v.new_zeros(2, ranges, *packed(B).shape)
-            arrays = _numpy(w, scale.flatten(0, 1), packed(B), packed(C), v, g, dw, dscale, dB, dC, dv)
+            b, c = _in_blocks(B, topology), _in_blocks(C, topology)
+            dw, dscale = v.new_zeros(parts, *w.shape), v.new_zeros(parts, *scale.flatten(0, 1).shape)
+            dB, dC = v.new_zeros(2, ranges, *b.shape)
             pool.run(
-                states.states_backward, ranges, ranges, plan.node, plan.carried, plan.begin, plan.edge,
-                plan.source_slot, _places(topology, plan, segment), plan.last, plan.slot, plan.slots, segment, *arrays,
-                work=_state_work(topology, v, C),
+                states.KERNELS[others][1], ranges, ranges, plan.node, plan.carried, begin, edge, place,
+                _source_slots(topology), _places(topology, segment), latest, plan.slot, plan.slots, segment,
+                *_numpy(w, scale.flatten(0, 1), b, c, v, g, dw, dscale, dB, dC, dv),
             )  # fmt: skip
-            gradients = dw.sum(0), dscale.sum(0).view(scale.shape), *(_from_blocks(x.sum(0), C.shape) for x in (dC, dB))
+            gradients = dw.sum(0), dscale.sum(0).view(scale.shape), *(_from_blocks(x.sum(0), C, topology) for x in (dC, dB))
             for kept, gradient in zip(results, gradients, strict=True):
                 kept.append(gradient)
         dV = dv.view(*V.shape[:3], -1)[..., : V.shape[3]]
@@ -118,25 +115,56 @@ def _state_work(topology: Topology, V: Tensor, C: Tensor) -> int:
     return (topology.num_nodes + topology.num_edges) * V.shape[0] * V.shape[-1] * C.shape[-1]
 
 
-def _places(topology: Topology, plan: SweepPlan, segment: int) -> Any:
-    """Row of each edge's source while a segment is worked on, see `states_backward`."""
-    import numpy as np
+def _other_edges(topology: Topology) -> tuple[int, Any, Any, Any, Any]:
+    """Edges that do not come from the step before, as `states.with_others` wants them.
+
+    How many a step may have (0, 1, or 2 for any number), begin, edge, place among the slots, and whether it is the last to
+    read there.
+    """
+    return topology.once("other edges", lambda: _arrange_others(_sweep_plan(topology, carry=True)))
+
+
+def _arrange_others(plan: SweepPlan) -> tuple[int, Any, Any, Any, Any]:
+    count = np.diff(plan.begin)
+    if count.max() > 1:
+        return 2, plan.begin, plan.edge, plan.source_slot, plan.last
+    edge, place = np.full(plan.node.size, -1), np.full(plan.node.size, plan.slots + 2)
+    latest = np.zeros(plan.node.size, dtype=np.int64)
+    edge[count > 0], place[count > 0], latest[count > 0] = plan.edge, plan.source_slot, plan.last
+    return int(count.max()), np.arange(plan.node.size + 1), edge, place, latest
+
+
+def _source_slots(topology: Topology) -> Any:
+    """Where the adjoint of each such edge's source is collected: its slot, or one that nobody reads."""
+    _, _, edge, place, _ = _other_edges(topology)
+    return topology.once("source slots", lambda: np.where(edge >= 0, place, _sweep_plan(topology, carry=True).slots))
+
+
+def _places(topology: Topology, segment: int) -> Any:
+    """Row of each such edge's source while a segment is worked on, see the backward kernel."""
 
     def make() -> Any:
-        begin = np.repeat(np.arange(plan.node.size) // segment * segment, np.diff(plan.begin))
-        own = plan.slots + 1 + plan.source_step - begin
-        return np.where(plan.source_step < begin, plan.source_slot, own).astype(np.int32)
+        plan, (_, begin, edge, place, _) = _sweep_plan(topology, carry=True), _other_edges(topology)
+        start = np.repeat(np.arange(plan.node.size) // segment * segment, np.diff(begin))
+        step = np.full(edge.size, -1)
+        step[edge >= 0] = plan.source_step
+        return np.where(step < start, place, plan.slots + 4 + step - start)
 
     return topology.once(("places", segment), make)
 
 
-def _in_blocks(x: Tensor) -> Tensor:
-    """``[Z, G, T, N]`` → ``[Z·G, N/4, T, 4]``."""
-    return _padded(x.detach(), 4).flatten(0, 1).unflatten(-1, (-1, 4)).transpose(1, 2).contiguous()
+def _in_blocks(x: Tensor, topology: Topology) -> Tensor:
+    """``[Z, G, T, N]`` → ``[Z·G, N/4, T, 4]`` in the order of steps."""
+    steps = topology.tensors("topological_order", x.device)
+    x = _padded(x.detach(), 4).flatten(0, 1).index_select(1, steps)
+    return x.unflatten(-1, (-1, 4)).transpose(1, 2).contiguous()
 
 
-def _from_blocks(x: Tensor, shape: torch.Size) -> Tensor:
-    return x.transpose(1, 2).flatten(2)[..., : shape[-1]].reshape(shape)
+def _from_blocks(x: Tensor, like: Tensor, topology: Topology) -> Tensor:
+    """The reverse."""
+    x = x.transpose(1, 2).flatten(2)[..., : like.shape[-1]]
+    steps = topology.tensors("topological_order", x.device)
+    return torch.empty_like(x).index_copy_(1, steps, x).view(like.shape)
 
 
 def _padded(x: Tensor, multiple: int) -> Tensor:
@@ -274,8 +302,6 @@ class _Layout:
 
 def _back_steps(topology: Topology, plan: SweepPlan, back: SweepPlan) -> Any:
     """Step of the plan that each step of the flipped plan corresponds to."""
-    import numpy as np
-
     def make() -> Any:
         step = np.empty_like(plan.node)
         step[plan.node] = np.arange(plan.node.size, dtype=plan.node.dtype)

@@ -27,7 +27,7 @@ class SweepPlan:
         edge: number of each such edge in the topology.
         source_step: step of its source, ``source_slot``: slot of it.
         last: whether it is the last to read its source.
-        slot: slot of step k, −1 if it needs none, ``[T]``.
+        slot: slot of step k, ``[T]``; ``slots`` (one too many) if it needs none.
         slots: number of slots.
         row: row of step k among the padded rows of all parts, ``[T]``; ``column``: its column within its part.
         low, high: range of columns that step k hears from, rounded to vectors, ``[T]``.
@@ -69,10 +69,10 @@ def _make(topology: Topology, carry: bool) -> SweepPlan:
     begin, source_step, order = _entering(step[source[others]], step[target[others]], node.size)
     slot, slots, last = _allocate(begin, source_step, not carry)
     edge = others[order]
+    slot[slot < 0] = slots
     arrays = node, carried, begin, edge, source_step, slot[source_step], last, slot, row, column, low, high
     names = (f.name for f in fields(SweepPlan) if f.name != "slots")
-    # Half the size of int64: kernels read some of these for every block of states.
-    return SweepPlan(slots=int(slots), **{n: a.astype(np.int32) for n, a in zip(names, arrays, strict=True)})
+    return SweepPlan(slots=int(slots), **{n: a.astype(np.int64) for n, a in zip(names, arrays, strict=True)})
 
 
 def _entering(source_step: Array, target_step: Array, steps: int) -> tuple[Array, Array, Array]:
