@@ -101,10 +101,14 @@ class _StateMix(torch.autograd.Function):
             dB, dC = v.new_zeros(2, ranges, *b.shape)
             pool.run(
                 states.KERNELS[others][1], ranges, ranges, plan.node, plan.carried, begin, edge, place,
-                _source_slots(topology), _places(topology, segment), latest, plan.slot, plan.slots, segment,
+                _source_slots(topology), _places(topology, segment), latest, plan.slot, _back_slots(topology), plan.slots, segment,
                 *_numpy(w, scale.flatten(0, 1), b, c, v, g, dw, dscale, dB, dC, dv),
             )  # fmt: skip
-            gradients = dw.sum(0), dscale.sum(0).view(scale.shape), *(_from_blocks(x.sum(0), C, topology) for x in (dC, dB))
+            gradients = (
+                dw.sum(0),
+                dscale.sum(0).view(scale.shape),
+                *(_from_blocks(x.sum(0), C, topology) for x in (dC, dB)),
+            )
             for kept, gradient in zip(results, gradients, strict=True):
                 kept.append(gradient)
         dV = dv.view(*V.shape[:3], -1)[..., : V.shape[3]]
@@ -126,7 +130,7 @@ def _other_edges(topology: Topology) -> tuple[int, Any, Any, Any, Any]:
 
 def _arrange_others(plan: SweepPlan) -> tuple[int, Any, Any, Any, Any]:
     count = np.diff(plan.begin)
-    if count.max() > 1:
+    if count.max() > 1 or not plan.last.all():
         return 2, plan.begin, plan.edge, plan.source_slot, plan.last
     edge, place = np.full(plan.node.size, -1), np.full(plan.node.size, plan.slots + 2)
     latest = np.zeros(plan.node.size, dtype=np.int64)
@@ -138,6 +142,12 @@ def _source_slots(topology: Topology) -> Any:
     """Where the adjoint of each such edge's source is collected: its slot, or one that nobody reads."""
     _, _, edge, place, _ = _other_edges(topology)
     return topology.once("source slots", lambda: np.where(edge >= 0, place, _sweep_plan(topology, carry=True).slots))
+
+
+def _back_slots(topology: Topology) -> Any:
+    """Where each step finds what was collected for it: its slot, or a row of zeros."""
+    plan = _sweep_plan(topology, carry=True)
+    return topology.once("back slots", lambda: np.where(plan.slot < plan.slots, plan.slot, plan.slots + 2))
 
 
 def _places(topology: Topology, segment: int) -> Any:
@@ -169,7 +179,8 @@ def _from_blocks(x: Tensor, like: Tensor, topology: Topology) -> Tensor:
 
 def _padded(x: Tensor, multiple: int) -> Tensor:
     """``x`` with zeros after its last dimension up to a multiple, contiguous."""
-    return pad(x, (0, -x.shape[-1] % multiple)).contiguous()
+    missing = -x.shape[-1] % multiple
+    return (pad(x, (0, missing)) if missing else x).contiguous()
 
 
 # Masks
@@ -181,10 +192,12 @@ class _MaskMix(torch.autograd.Function):
         layout = _Layout(topologies, V, *_quarters(tensors))
         ctx.save_for_backward(V, *tensors)
         ctx.topologies = topologies
-        y = torch.empty_like(layout.V[..., : layout.side, :])
+        v = layout.split(V.detach().flatten(0, 1))
+        y = torch.empty_like(v)
         for groups, heads, M in layout.chunks():
-            layout.fill(M, groups, heads)
-            torch.bmm(layout.as_blocks(M), layout.V[heads].flatten(0, 1), out=y[heads].flatten(0, 1))
+            layout.fill(M, heads, layout.products(groups))
+            masks = layout.as_blocks(M)[..., : layout.side]
+            torch.bmm(masks, v[heads].flatten(0, 1), out=y[heads].flatten(0, 1))
         return layout.join(y).view(V.shape)
 
     @staticmethod
@@ -193,14 +206,16 @@ class _MaskMix(torch.autograd.Function):
         V, *tensors = ctx.saved_tensors
         layout = _Layout(ctx.topologies, V, *_quarters(tuple(tensors)))
         g = layout.split(grads[0].flatten(0, 1))
-        dV = torch.empty_like(layout.V)
+        wide = layout.split(V.flatten(0, 1), layout.columns)
+        dV = torch.empty_like(wide)
         gradients = layout.empty_gradients()
         for groups, heads, M in layout.chunks():
-            layout.fill(M, groups, heads)
-            blocks, v, out = layout.as_blocks(M), layout.V[heads].flatten(0, 1), g[heads].flatten(0, 1)
+            products = layout.products(groups)
+            layout.fill(M, heads, products)
+            blocks, out = layout.as_blocks(M), g[heads].flatten(0, 1)
             torch.bmm(blocks.mT, out, out=dV[heads].flatten(0, 1))
-            torch.bmm(out, v.mT, out=blocks)
-            layout.adjoint(M, groups, heads, gradients)
+            torch.bmm(out, wide[heads].flatten(0, 1).mT, out=blocks)
+            layout.adjoint(M, groups, heads, products, gradients)
         dV = layout.join(dV[..., : layout.side, :]).view(V.shape)
         return dV, None, *(x for kind in gradients for x in kind)
 
@@ -214,14 +229,14 @@ class _Layout:
         self.plan = topologies[0].tensors("block_plan", V.device)
         (self.blocks, self.side), self.groups = self.plan.shape, Cs[0].shape[0] * Cs[0].shape[1]
         self.columns = -(-self.side // 8) * 8
-        self.V = self.split(V.detach().flatten(0, 1), self.columns)
-        self.share = self.V.shape[0] // self.groups
+        self.share = V.shape[0] * V.shape[1] // self.groups
         split = _Once(lambda x: self.split(x.detach().flatten(0, 1), self.columns))
         self.C, self.B = [split(x) for x in Cs], [split(x) for x in Bs]
 
     def split(self, x: Tensor, side: int | None = None) -> Tensor:
         """``[H, T, K]`` → ``[H, blocks, side, K]``."""
-        return pad(split(self.plan, x), (0, 0, 0, (side or self.side) - self.side)).contiguous()
+        blocks, missing = split(self.plan, x), (side or self.side) - self.side
+        return (pad(blocks, (0, 0, 0, missing)) if missing else blocks).contiguous()
 
     def join(self, x: Tensor) -> Tensor:
         """The reverse."""
@@ -235,7 +250,7 @@ class _Layout:
         """Groups, heads and a matrix M for them: a few at a time, in the same memory."""
         size = self.blocks * self.side * self.columns
         step = max(1, _MASK_ELEMENTS // (size * self.share))
-        memory = self.V.new_empty(min(step, self.groups) * self.share, self.blocks * self.side, self.columns)
+        memory = self.weights[0].new_empty(min(step, self.groups) * self.share, self.blocks * self.side, self.columns)
         for first in range(0, self.groups, step):
             groups = slice(first, min(first + step, self.groups))
             heads = slice(groups.start * self.share, groups.stop * self.share)
@@ -250,15 +265,13 @@ class _Layout:
                 once[id(C), id(B)] = S.view(-1, self.blocks * self.side, self.columns)
         return [once[id(C), id(B)] for C, B in zip(self.C, self.B, strict=True)]
 
-    def fill(self, M: Tensor, groups: slice, heads: slice) -> None:
+    def fill(self, M: Tensor, heads: slice, products: list[Tensor]) -> None:
         """``M = Σ_d L_d ⊙ C_d B̄_dᵀ``."""
         from chimera_ssm.solvers.kernels import masks, pool
 
         M.zero_()
         calls = []
-        for topology, w, scale, S in zip(
-            self.topologies, self.weights, self.scales, self.products(groups), strict=True
-        ):
+        for topology, w, scale, S in zip(self.topologies, self.weights, self.scales, products, strict=True):
             plan = _sweep_plan(topology, carry=False)
             steps = plan.node, plan.row, plan.column, plan.begin, plan.edge, plan.source_slot, plan.slot, plan.slots
             arrays = _numpy(w[heads], scale[heads], S, M)
@@ -274,13 +287,15 @@ class _Layout:
             [torch.empty_like(B) for B in self.Bs],
         ]
 
-    def adjoint(self, dM: Tensor, groups: slice, heads: slice, gradients: list[list[Tensor]]) -> None:
+    def adjoint(
+        self, dM: Tensor, groups: slice, heads: slice, products: list[Tensor], gradients: list[list[Tensor]]
+    ) -> None:
         """Gradients of these groups for ``dM = g Vᵀ``."""
         from chimera_ssm.solvers.kernels import masks, pool
 
         count = groups.stop - groups.start
         splits = min(self.share, -(-pool.threads_for(dM.numel()) // count))
-        for d, (topology, S) in enumerate(zip(self.topologies, self.products(groups), strict=True)):
+        for d, (topology, S) in enumerate(zip(self.topologies, products, strict=True)):
             plan, back = _sweep_plan(topology, carry=False), _sweep_plan(_flipped(topology), carry=False)
             dS = S.new_zeros(splits, *S.shape)
             dw, dscale = gradients[0][d][heads], gradients[1][d].flatten(0, 1)[heads]
@@ -302,6 +317,7 @@ class _Layout:
 
 def _back_steps(topology: Topology, plan: SweepPlan, back: SweepPlan) -> Any:
     """Step of the plan that each step of the flipped plan corresponds to."""
+
     def make() -> Any:
         step = np.empty_like(plan.node)
         step[plan.node] = np.arange(plan.node.size, dtype=plan.node.dtype)

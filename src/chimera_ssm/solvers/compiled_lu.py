@@ -1,4 +1,4 @@
-"""`Elimination` on the CPU by Numba kernels: the same factors and solves, and a mix through masks that fit the cache."""
+"""`Elimination` on the CPU by Numba kernels: the same factors and solves, and a mix by masks that fit the cache."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class CompiledLDU:
             return x
         parts = self.plan.part.size - 1
         largest = max(b - a for a, b in zip(self.plan.part, self.plan.part[1:], strict=False))
-        width = min(-(-K // 8) * 8, max(32, _BLOCK // largest // 32 * 32))
+        tile = 8 if K <= 16 else 32
+        width = min(-(-K // tile) * tile, max(32, _BLOCK // largest // 32 * 32))
         tasks = G * parts * -(-K // width)
         flat, strides = flatten(rhs)
         run(solve, tasks, width, self.plan, *numpy(ahead, back, self.inverse, flat), *strides, *numpy(x),

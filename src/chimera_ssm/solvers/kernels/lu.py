@@ -14,7 +14,7 @@ LANES = 8
 
 @kernel
 def factorise(first, last, plan, weight, lower, upper, inverse):
-    """Factors of I − A, row after row, for tasks ``first`` to ``last``: a part, and eight heads as the lanes of vectors.
+    """Factors of I − A, row after row, for tasks ``first`` to ``last``: a part, and eight heads as lanes of vectors.
 
     Row i of I − A is spread out over ``row``. For its entries k < i in order, what the rows before have left there is
     L[i, k] D[k]; that times row k of U is taken from what is to the right.
@@ -72,7 +72,7 @@ def solve(first, last, width, plan, ahead, back, inverse, rhs, head_stride, row_
     ``ahead, back`` are the factors L and U, or their transposes the other way round. ``rhs`` is flat, its elements
     at ``head_stride``, ``row_stride`` and 1.
     """
-    heads, nodes, K = x.shape
+    _, nodes, K = x.shape
     parts, blocks = plan.part.size - 1, -(-K // width)
     block = np.empty((np.diff(plan.part).max(), width), x.dtype)
     for task in range(first, last):
@@ -81,9 +81,9 @@ def solve(first, last, width, plan, ahead, back, inverse, rhs, head_stride, row_
         for i in range(begin, end):
             o = width * (i - begin)
             copy(block, o, rhs, head * head_stride + at(plan.node, i) * row_stride + c, count)
-            for k in range(count, -(-count // 8) * 8):
+            for k in range(count, width):
                 put(block, o + k, x.dtype.type(0))
-        substitute(block, width, -(-count // 8) * 8, begin, end, plan, ahead, back, inverse, head)
+        substitute(block, width, width, begin, end, plan, ahead, back, inverse, head)
         for i in range(begin, end):
             copy(x, (head * nodes + at(plan.node, i)) * K + c, block, width * (i - begin), count)
 
@@ -91,16 +91,18 @@ def solve(first, last, width, plan, ahead, back, inverse, rhs, head_stride, row_
 @inlined
 def copy(out, o, x, i, count):
     """Copy ``count`` numbers."""
-    whole = count // 8 * 8
-    for k in range(0, whole, 8):
-        store(out, o + k, load(x, i + k))
-    for k in range(whole, count):
-        put(out, o + k, at(x, i + k))
+    if count < 8:
+        for k in range(count):
+            put(out, o + k, at(x, i + k))
+    else:
+        for k in range(0, count - 7, 8):
+            store(out, o + k, load(x, i + k))
+        store(out, o + count - 8, load(x, i + count - 8))  # some of them twice
 
 
 @kernel
 def substitute(x, stride, width, begin, end, plan, ahead, back, inverse, head):
-    """Solve in place for ``width`` columns, a multiple of 8, of ``x``: the rows ``begin`` to ``end``, ``stride`` apart."""
+    """Solve in place for ``width`` columns, a multiple of 8: rows ``begin`` to ``end`` of ``x``, ``stride`` apart."""
     fo, io = head * ahead.shape[1], head * inverse.shape[1]
     one = inverse.dtype.type(1)
     for i in range(begin, end):
@@ -114,7 +116,7 @@ def substitute(x, stride, width, begin, end, plan, ahead, back, inverse, head):
 
 @inlined
 def add_rows(x, stride, begin, i, low, high, scale, b, e, column, value, fo):
-    """``x[i] ← scale x[i] + Σ_{b≤q<e} value[q] x[column[q]]`` for columns ``low`` to ``high``, 32 at a time in registers."""
+    """``x[i] ← scale x[i] + Σ_{b≤q<e} value[q] x[column[q]]`` for columns ``low`` to ``high``, 32 at a time."""
     whole = low + (high - low) // 32 * 32
     here, s = (i - begin) * stride, splat(scale)
     for c in range(low, whole, 32):

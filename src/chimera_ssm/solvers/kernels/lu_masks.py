@@ -1,7 +1,7 @@
 """Mixing by masks on general graphs: ``y = (L ⊙ S) V`` with ``S = C Bᵀ`` and ``L = (I − A)⁻¹``, and its adjoint.
 
-A task is one group of heads, one part of a union, and some blocks of columns of its masks. All that it needs of a block,
-S and the columns of L of one head after the other, stays in the cache; nothing of size T² is kept or handed over.
+A task is one group of heads, one part of a union, and some blocks of columns of its masks. What a block needs, S and
+the columns of L of one head after the other, stays in the cache; nothing of size T² is kept or handed over.
 
 Arrays, with all leading dimensions in H heads and G groups: ``C, B [G, T, N]``, ``V, Y [H, T, P]``; factors as in `lu`.
 Inside, rows and columns are ranks of an `LUPlan`, rows are padded to four and channels to sixteen, the size of a tile.
@@ -75,7 +75,7 @@ def masks_backward(first, last, slots, width, plan, factors, inverse, C, B, V, g
     stride, channels, states = spaced(width), padded(P, COLUMNS), padded(N, COLUMNS)
     rows, vstride, nstride = padded(max(largest, width), ROWS), spaced(channels), spaced(states)
     c, b, bt = np.zeros((rows, nstride), C.dtype), np.zeros((rows, nstride), C.dtype), np.zeros((N, stride), C.dtype)
-    g, v, vt = np.zeros((rows, vstride), C.dtype), np.zeros((rows, vstride), C.dtype), np.zeros((P, stride), C.dtype)
+    g, vt = np.zeros((rows, vstride), C.dtype), np.zeros((P, stride), C.dtype)
     dn, dp = np.zeros((rows, nstride), C.dtype), np.zeros((rows, vstride), C.dtype)
     S, dS = np.zeros((rows, stride), C.dtype), np.zeros((rows, stride), C.dtype)
     L, M, LS = np.zeros((rows, stride), C.dtype), np.zeros((rows, stride), C.dtype), np.zeros((rows, stride), C.dtype)

@@ -52,12 +52,18 @@ def masks_forward(
                 store(rows, own + c, load(rows, slots * K))
             for c in range(hi, at(was_high, at(slot, k)), 8):
                 store(rows, own + c, load(rows, slots * K))
-            for c in range(lo, hi, 8):
-                x = w0 * load(rows, r0 + c) + w1 * load(rows, r1 + c)
-                if many:
+            if many:
+                for c in range(lo, hi, 8):
+                    x = w0 * load(rows, r0 + c) + w1 * load(rows, r1 + c)
                     x = further(x, c, k, begin, edge, source_slot, w, wo, rows, K)
-                store(rows, own + c, x)
-                store(M, m + c, load(M, m + c) + x * load(S, s + c))
+                    store(rows, own + c, x)
+                    store(M, m + c, load(M, m + c) + x * load(S, s + c))
+            else:
+                a0, a1 = splat(w0), splat(w1)
+                for c in range(lo, hi, 8):
+                    x = a0 * load(rows, r0 + c) + a1 * load(rows, r1 + c)
+                    store(rows, own + c, x)
+                    store(M, m + c, load(M, m + c) + x * load(S, s + c))
             diagonal, c = at(beta, head * nodes + at(node, k)), at(column, k)
             put(rows, own + c, diagonal)
             put(M, m + c, at(M, m + c) + diagonal * at(S, s + c))
@@ -90,12 +96,18 @@ def masks_backward(
                 w0, r0, w1, r1 = source_pair(k, begin, edge, source_step, w, wo, K, nodes * K)
                 many = at(begin, k + 1) - at(begin, k) > 2
                 own, s, m = k * K, to + at(row, k) * K, mo + at(row, k) * K
-                for c in range(at(low, k), at(high, k), 8):
-                    x = w0 * load(L, r0 + c) + w1 * load(L, r1 + c)
-                    if many:
+                if many:
+                    for c in range(at(low, k), at(high, k), 8):
+                        x = w0 * load(L, r0 + c) + w1 * load(L, r1 + c)
                         x = further(x, c, k, begin, edge, source_step, w, wo, L, K)
-                    store(L, own + c, x)
-                    store(dS, s + c, load(dS, s + c) + x * load(dM, m + c))
+                        store(L, own + c, x)
+                        store(dS, s + c, load(dS, s + c) + x * load(dM, m + c))
+                else:
+                    a0, a1 = splat(w0), splat(w1)
+                    for c in range(at(low, k), at(high, k), 8):
+                        x = a0 * load(L, r0 + c) + a1 * load(L, r1 + c)
+                        store(L, own + c, x)
+                        store(dS, s + c, load(dS, s + c) + x * load(dM, m + c))
                 diagonal, c = at(beta, head * nodes + at(node, k)), at(column, k)
                 put(L, own + c, diagonal)
                 put(dS, s + c, at(dS, s + c) + diagonal * at(dM, m + c))
@@ -109,13 +121,20 @@ def masks_backward(
                 p1 = at(source_step, at(begin, k) + 1) * K if parents > 1 else nodes * K
                 d0 = load(L, nodes * K)
                 d1 = d0
-                for c in range(lo, hi, 8):
-                    x = load(S, s + c) * load(dM, m + c) + w0 * load(rows, r0 + c) + w1 * load(rows, r1 + c)
-                    if many:
+                if many:
+                    for c in range(lo, hi, 8):
+                        x = load(S, s + c) * load(dM, m + c) + w0 * load(rows, r0 + c) + w1 * load(rows, r1 + c)
                         x = further(x, c, b, back_begin, back_edge, back_slot_of_source, w, wo, rows, K)
-                    store(rows, own + c, x)
-                    d0 = d0 + x * load(L, p0 + c)
-                    d1 = d1 + x * load(L, p1 + c)
+                        store(rows, own + c, x)
+                        d0 = d0 + x * load(L, p0 + c)
+                        d1 = d1 + x * load(L, p1 + c)
+                else:
+                    a0, a1 = splat(w0), splat(w1)
+                    for c in range(lo, hi, 8):
+                        x = load(S, s + c) * load(dM, m + c) + a0 * load(rows, r0 + c) + a1 * load(rows, r1 + c)
+                        store(rows, own + c, x)
+                        d0 = d0 + x * load(L, p0 + c)
+                        d1 = d1 + x * load(L, p1 + c)
                 if parents > 0:
                     put(dw, wo + at(edge, at(begin, k)), total(d0))
                 if parents > 1:

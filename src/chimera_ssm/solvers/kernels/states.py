@@ -63,12 +63,18 @@ def inner(c, o, x):
 
 
 @inlined
-def dot(x, y):
-    """``Σ x y`` of blocks, a number."""
-    return total(
-        (x[0] * y[0] + x[1] * y[1] + (x[2] * y[2] + x[3] * y[3]))
-        + (x[4] * y[4] + x[5] * y[5] + (x[6] * y[6] + x[7] * y[7]))
-    )
+def times(w, x):
+    """``w x`` of a number and a block."""
+    w = splat(w)
+    return w * x[0], w * x[1], w * x[2], w * x[3], w * x[4], w * x[5], w * x[6], w * x[7]
+
+
+@inlined
+def add_lanes(out, o, x, y):
+    """Add ``Σ x y`` of blocks to eight numbers at offset ``o``, lane by lane."""
+    even = x[0] * y[0] + x[2] * y[2] + x[4] * y[4] + x[6] * y[6]
+    odd = x[1] * y[1] + x[3] * y[3] + x[5] * y[5] + x[7] * y[7]
+    store(out, o, load(out, o) + (even + odd))
 
 
 @inlined
@@ -127,10 +133,11 @@ def weights_of(out, edge, w, origin):
 
 
 def with_others(others):
-    """The kernels for topologies whose steps hear from ``others`` steps besides the one before: 0, 1 or 2 (any number).
+    """The kernels for topologies whose steps hear from ``others`` steps besides the one before.
 
-    With 1, every step has one entry in ``edge`` and ``place``; −1 and a row of zeros if there is no such edge. So have all
-    in ``carried``: the most frequent kinds, lines and grids, run without a branch.
+    0: none, as on lines. 1: at most one, and each is heard by at most one, as on grids: ``edge`` and ``place`` have an
+    entry for every step, −1 and a row of zeros if there is no such edge. 2: any number. What is carried is treated like
+    1, so that lines and grids run without a branch.
     """
 
     @inlined
@@ -181,8 +188,8 @@ def with_others(others):
 
     @kernel
     def backward(
-        first, last, ranges, node, carried, begin, edge, place, source_slot, there, latest, slot, slots, segment,
-        w, beta, B, C, V, G, dw, dbeta, dB, dC, dV,
+        first, last, ranges, node, carried, begin, edge, place, source_slot, there, latest, slot, back_slot, slots,
+        segment, w, beta, B, C, V, G, dw, dbeta, dB, dC, dV,
     ):  # fmt: skip
         """The adjoint for incoming gradients ``G [H, T, P]``: λ_t = C_t g_tᵀ + Σ_{t→s} w λ_s.
 
@@ -201,7 +208,8 @@ def with_others(others):
         h, adjoint = np.zeros((rows + 1 + segment, BLOCK), V.dtype), np.zeros((rows, BLOCK), V.dtype)
         v, g = np.empty((nodes, CHANNELS), V.dtype), np.empty((nodes, CHANNELS), V.dtype)
         dv = np.empty((nodes, CHANNELS), V.dtype)
-        cw, ew, dcw, dew = np.empty(nodes, V.dtype), np.empty(edge.size, V.dtype), np.empty(nodes, V.dtype), np.empty(edge.size, V.dtype)
+        cw, ew = np.empty(nodes, V.dtype), np.empty(edge.size, V.dtype)
+        dcw, dew = np.empty((nodes, 8), V.dtype), np.empty((edge.size, 8), V.dtype)  # sums of eight lanes
         nothing = read(np.zeros(BLOCK, V.dtype), 0)
         for r in range(first, last):
             for task in range(tasks * r // ranges, tasks * (r + 1) // ranges):
@@ -244,19 +252,22 @@ def with_others(others):
                         for j in range(count - 1, -1, -1):
                             k, q, o = start + j, CHANNELS * (start + j), STATES * (start + j)
                             x = plus(outer(C, go + o, load(g, q), load(g, q + 8)), hand, handed)
-                            if others > 0 and at(slot, k) < slots:
-                                x = sum_of(x, read(adjoint, BLOCK * at(slot, k)))
+                            if others > 0:
+                                x = sum_of(x, read(adjoint, BLOCK * at(back_slot, k)))
                             d0, d1 = inner(B, go + o, x)
                             store(dv, q, load(dv, q) + d0)
                             store(dv, q + 8, load(dv, q + 8) + d1)
                             add_products(dB, dgo + o, x, load(v, q), load(v, q + 8))
-                            put(dcw, k, at(dcw, k) + dot(x, read(h, BLOCK * (rows + j))))
-                            if others > 0:
+                            add_lanes(dcw, 8 * k, x, read(h, BLOCK * (rows + j)))
+                            if others == 1:
+                                add_lanes(dew, 8 * k, x, read(h, BLOCK * at(there, k)))
+                                write(adjoint, BLOCK * at(source_slot, k), times(at(ew, k), x))
+                            if others == 2:
                                 for e in range(at(begin, k), at(begin, k + 1)):
-                                    put(dew, e, at(dew, e) + dot(x, read(h, BLOCK * at(there, e))))
+                                    add_lanes(dew, 8 * e, x, read(h, BLOCK * at(there, e)))
                                     target = BLOCK * at(source_slot, e)
                                     if at(latest, e):
-                                        write(adjoint, target, plus(nothing, at(ew, e), x))
+                                        write(adjoint, target, times(at(ew, e), x))
                                     else:
                                         write(adjoint, target, plus(read(adjoint, target), at(ew, e), x))
                             handed, hand = x, at(cw, k)
@@ -267,10 +278,10 @@ def with_others(others):
                     store(dV, there_v, load(dV, there_v) + scale * d0)
                     store(dV, there_v + 8, load(dV, there_v + 8) + scale * d1)
                     if at(carried, k) >= 0:
-                        put(dw, dwo + at(carried, k), at(dcw, k))
+                        put(dw, dwo + at(carried, k), total(load(dcw, 8 * k)))
                 for e in range(edge.size):
                     if at(edge, e) >= 0:
-                        put(dw, dwo + at(edge, e), at(dew, e))
+                        put(dw, dwo + at(edge, e), total(load(dew, 8 * e)))
 
     return forward, backward
 
