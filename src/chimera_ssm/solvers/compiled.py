@@ -269,14 +269,35 @@ class _Layout:
         """``M = Σ_d L_d ⊙ C_d B̄_dᵀ``."""
         from chimera_ssm.solvers.kernels import masks, pool
 
-        M.zero_()
-        calls = []
-        for topology, w, scale, S in zip(self.topologies, self.weights, self.scales, products, strict=True):
-            plan = _sweep_plan(topology, carry=False)
-            steps = plan.node, plan.row, plan.column, plan.begin, plan.edge, plan.source_slot, plan.slot, plan.slots
-            arrays = _numpy(w[heads], scale[heads], S, M)
-            calls.append((masks.masks_forward, (*steps, plan.low, plan.high, *arrays)))
-        pool.run_each(calls, M.shape[0], len(calls) * M.numel())
+        plan = _stacked_plans(self.topologies)
+        steps = (
+            plan["node"],
+            plan["row"],
+            plan["column"],
+            plan["begin"],
+            plan["edge"],
+            plan["source_slot"],
+            plan["slot"],
+        )
+        which, S = self._distinct(products)
+        arrays = _numpy(self._stack(self.weights, heads), self._stack(self.scales, heads), S, M)
+        pool.run(
+            masks.masks_forward, M.shape[0], *steps, plan["slots"], plan["low"], plan["high"], which, *arrays,
+            work=len(products) * M.numel(),
+        )  # fmt: skip
+
+    @staticmethod
+    def _stack(tensors: Any, heads: slice) -> Tensor:
+        """``[D, H, ·]``, zeros where a topology has less."""
+        size = max(x.shape[1] for x in tensors)
+        return torch.stack([pad(x[heads].detach(), (0, size - x.shape[1])) for x in tensors])
+
+    @staticmethod
+    def _distinct(products: list[Tensor]) -> tuple[Any, Tensor]:
+        """For each topology the number of its products among the distinct ones, and these."""
+        distinct = list({id(S): S for S in products}.values())
+        which = np.array([next(i for i, S in enumerate(distinct) if S is T) for T in products])
+        return which, distinct[0].unsqueeze(0) if len(distinct) == 1 else torch.stack(distinct)
 
     def empty_gradients(self) -> list[list[Tensor]]:
         """Room for gradients of weights, scales, Cs and Bs."""
@@ -313,6 +334,21 @@ class _Layout:
             )
             gradients[2][d].flatten(0, 1)[groups] = self.join(dC)
             gradients[3][d].flatten(0, 1)[groups] = self.join(dB[:, :, : self.side])
+
+
+def _stacked_plans(topologies: list[Topology]) -> dict[str, Any]:
+    """Plans of several topologies on the same nodes, each array ``[D, ·]``, padded with zeros."""
+
+    def make() -> dict[str, Any]:
+        plans = [_sweep_plan(t, carry=False) for t in topologies]
+        stacked: dict[str, Any] = {"slots": max(p.slots for p in plans)}
+        for name in ("node", "row", "column", "begin", "edge", "source_slot", "slot", "low", "high"):
+            arrays = [getattr(p, name) for p in plans]
+            size = max(1, *(a.size for a in arrays))
+            stacked[name] = np.stack([np.pad(a, (0, size - a.size)) for a in arrays])
+        return stacked
+
+    return topologies[0].once(("stacked plans", *topologies[1:]), make)
 
 
 def _back_steps(topology: Topology, plan: SweepPlan, back: SweepPlan) -> Any:

@@ -10,8 +10,10 @@ from torch.autograd.function import once_differentiable
 
 from chimera_ssm.topology import Topology
 
-#: Numbers of a block of right-hand sides: half of a second-level cache of half a megabyte in float32.
+#: Numbers of a block of columns: half of a second-level cache of half a megabyte in float32.
 _BLOCK = 1 << 16
+#: Tasks that a mix is divided into, if only by columns; each of these adds results of its own to be summed.
+_TASKS = 8
 
 
 class CompiledLDU:
@@ -92,7 +94,7 @@ class _MixMask(torch.autograd.Function):
 
         factors = CompiledLDU(topology, weight.detach())
         C, B, V = (x.detach().contiguous() for x in (C, B, V))
-        slots, width = _division(topology, C.shape[0] * C.shape[1], 2)
+        slots, width = _division(topology, C.shape[0] * C.shape[1])
         (Z, G, T, N), (H, P) = C.shape, (V.shape[1], V.shape[3])
         y = V.new_zeros(slots, Z, H, T, P)
         run(masks_forward, Z * G * len(topology.parts) * slots, slots, width, factors.plan,
@@ -110,7 +112,7 @@ class _MixMask(torch.autograd.Function):
 
         (grad,), (C, B, V) = grads, ctx.saved_tensors
         topology, factors = ctx.topology, ctx.factors
-        slots, width = _division(topology, C.shape[0] * C.shape[1], 5)
+        slots, width = _division(topology, C.shape[0] * C.shape[1])
         (Z, G, T, N), (H, P) = C.shape, (V.shape[1], V.shape[3])
         dweight, dC = V.new_zeros(slots, Z * H, topology.num_edges), V.new_zeros(slots, Z, G, T, N)
         dB, dV = torch.zeros_like(B), torch.zeros_like(V)
@@ -122,15 +124,14 @@ class _MixMask(torch.autograd.Function):
         return None, dweight.sum(0), dC.sum(0), dB, dV
 
 
-def _division(topology: Topology, groups: int, buffers: int) -> tuple[int, int]:
-    """Tasks for each group and part, and the number of columns of a block of which ``buffers`` fit the cache.
+def _division(topology: Topology, groups: int) -> tuple[int, int]:
+    """Tasks for each group and part, and the number of columns of a block.
 
     Neither depends on the number of threads, so that results do not either.
     """
     largest = int(topology.part_sizes.max())
-    width = max(32, 2 * _BLOCK // (buffers * largest) // 32 * 32)
-    width = min(width, -(-largest // 32) * 32)
-    slots = min(-(-largest // width), -(-8 // (groups * len(topology.parts))))
+    width = min(max(64, _BLOCK // largest // 32 * 32), -(-largest // 32) * 32)
+    slots = min(-(-largest // width), -(-_TASKS // (groups * len(topology.parts))))
     return slots, width
 
 

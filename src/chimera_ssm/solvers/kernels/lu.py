@@ -116,23 +116,52 @@ def substitute(x, stride, width, begin, end, plan, ahead, back, inverse, head):
 
 @inlined
 def add_rows(x, stride, begin, i, low, high, scale, b, e, column, value, fo):
-    """``x[i] ← scale x[i] + Σ_{b≤q<e} value[q] x[column[q]]`` for columns ``low`` to ``high``, 32 at a time."""
-    whole = low + (high - low) // 32 * 32
-    here, s = (i - begin) * stride, splat(scale)
-    for c in range(low, whole, 32):
-        o = here + c
-        x0, x1, x2, x3 = s * load(x, o), s * load(x, o + 8), s * load(x, o + 16), s * load(x, o + 24)
+    """``x[i] ← scale x[i] + Σ_{b≤q<e} value[q] x[column[q]]`` for columns ``low`` to ``high``, 64 at a time if it can."""
+    c, here, s = low, (i - begin) * stride, splat(scale)
+    while c + 64 <= high:
+        y, z = times(s, four(x, here + c)), times(s, four(x, here + c + 32))
         for q in range(b, e):
-            w, j = splat(at(value, fo + q)), (at(column, q) - begin) * stride + c
-            x0, x1, x2, x3 = (
-                x0 + w * load(x, j), x1 + w * load(x, j + 8), x2 + w * load(x, j + 16), x3 + w * load(x, j + 24)
-            )  # fmt: skip
-        store(x, o, x0)
-        store(x, o + 8, x1)
-        store(x, o + 16, x2)
-        store(x, o + 24, x3)
-    for c in range(whole, high, 8):
-        y = s * load(x, here + c)
+            w, o = splat(at(value, fo + q)), (at(column, q) - begin) * stride + c
+            y, z = plus(y, w, four(x, o)), plus(z, w, four(x, o + 32))
+        write(x, here + c, y)
+        write(x, here + c + 32, z)
+        c += 64
+    if c + 32 <= high:
+        y = times(s, four(x, here + c))
         for q in range(b, e):
-            y = y + splat(at(value, fo + q)) * load(x, (at(column, q) - begin) * stride + c)
-        store(x, here + c, y)
+            y = plus(y, splat(at(value, fo + q)), four(x, (at(column, q) - begin) * stride + c))
+        write(x, here + c, y)
+        c += 32
+    while c < high:
+        v = s * load(x, here + c)
+        for q in range(b, e):
+            v = v + splat(at(value, fo + q)) * load(x, (at(column, q) - begin) * stride + c)
+        store(x, here + c, v)
+        c += 8
+
+
+@inlined
+def four(x, o):
+    """Four vectors, 32 neighbours."""
+    return load(x, o), load(x, o + 8), load(x, o + 16), load(x, o + 24)
+
+
+@inlined
+def write(x, o, y):
+    """Store four vectors."""
+    store(x, o, y[0])
+    store(x, o + 8, y[1])
+    store(x, o + 16, y[2])
+    store(x, o + 24, y[3])
+
+
+@inlined
+def times(w, x):
+    """``w x`` of a vector and four."""
+    return w * x[0], w * x[1], w * x[2], w * x[3]
+
+
+@inlined
+def plus(x, w, y):
+    """``x + w y``."""
+    return x[0] + w * y[0], x[1] + w * y[1], x[2] + w * y[2], x[3] + w * y[3]

@@ -35,40 +35,54 @@ def further(x, c, k, begin, edge, place, w, wo, rows, columns):
 
 @kernel
 def masks_forward(
-    first, last, node, row, column, begin, edge, source_slot, slot, slots, low, high, w, beta, S, M
+    first, last, node, row, column, begin, edge, source_slot, slot, slots, low, high, which, w, beta, S, M
 ):  # fmt: skip
-    """Add ``L ⊙ S`` of one topology to M, for heads ``first`` to ``last``."""
-    (heads, edges), nodes, (groups, R, K) = w.shape, node.size, S.shape
-    rows = np.zeros((slots + 1, K), M.dtype)  # zero outside the range of whoever holds a slot; the last stays zero
-    was_low, was_high = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
+    """Set M to ``Σ_d L_d ⊙ S_d`` for heads ``first`` to ``last``: a head's M stays in the cache for all topologies.
+
+    Plans of the topologies are stacked, ``[D, …]``, and so are ``w [D, H, E]``, ``beta [D, H, T]``; topology d uses
+    ``S[which[d]]`` of ``S [·, G, R, K]``.
+    """
+    (D, heads, edges), nodes, (_, groups, R, K) = w.shape, node.shape[1], S.shape
+    rows = np.empty((slots + 1, K), M.dtype)
+    was_low, was_high = np.empty(slots, np.int64), np.empty(slots, np.int64)
     for head in range(first, last):
-        wo, so, mo = head * edges, head * groups // heads * R * K, head * R * K
-        for k in range(nodes):
-            own, lo, hi = at(slot, k) * K, at(low, k), at(high, k)
-            w0, r0, w1, r1 = source_pair(k, begin, edge, source_slot, w, wo, K, slots * K)
-            many = at(begin, k + 1) - at(begin, k) > 2
-            s, m = so + at(row, k) * K, mo + at(row, k) * K
-            for c in range(at(was_low, at(slot, k)), lo, 8):
-                store(rows, own + c, load(rows, slots * K))
-            for c in range(hi, at(was_high, at(slot, k)), 8):
-                store(rows, own + c, load(rows, slots * K))
-            if many:
-                for c in range(lo, hi, 8):
-                    x = w0 * load(rows, r0 + c) + w1 * load(rows, r1 + c)
-                    x = further(x, c, k, begin, edge, source_slot, w, wo, rows, K)
-                    store(rows, own + c, x)
-                    store(M, m + c, load(M, m + c) + x * load(S, s + c))
-            else:
-                a0, a1 = splat(w0), splat(w1)
-                for c in range(lo, hi, 8):
-                    x = a0 * load(rows, r0 + c) + a1 * load(rows, r1 + c)
-                    store(rows, own + c, x)
-                    store(M, m + c, load(M, m + c) + x * load(S, s + c))
-            diagonal, c = at(beta, head * nodes + at(node, k)), at(column, k)
-            put(rows, own + c, diagonal)
-            put(M, m + c, at(M, m + c) + diagonal * at(S, s + c))
-            put(was_low, at(slot, k), lo)
-            put(was_high, at(slot, k), hi)
+        M[head] = 0
+        for d in range(D):
+            wo, bo, mo = (d * heads + head) * edges, (d * heads + head) * nodes, head * R * K
+            so, po, eo = (at(which, d) * groups + head * groups // heads) * R * K, d * nodes, d * edge.shape[1]
+            rows[:] = 0  # and zero outside the range of whoever holds a slot; the last row stays zero
+            was_low[:] = 0
+            was_high[:] = 0
+            for i in range(nodes):
+                k, e0 = po + i, eo + at(begin, po + d + i)
+                count = eo + at(begin, po + d + i + 1) - e0
+                own, lo, hi = at(slot, k) * K, at(low, k), at(high, k)
+                s, m = so + at(row, k) * K, mo + at(row, k) * K
+                for c in range(at(was_low, at(slot, k)), lo, 8):
+                    store(rows, own + c, load(rows, slots * K))
+                for c in range(hi, at(was_high, at(slot, k)), 8):
+                    store(rows, own + c, load(rows, slots * K))
+                r0 = at(source_slot, e0) * K if count > 0 else slots * K
+                r1 = at(source_slot, e0 + 1) * K if count > 1 else slots * K
+                a0 = splat(at(w, wo + at(edge, e0)) if count > 0 else w.dtype.type(0))
+                a1 = splat(at(w, wo + at(edge, e0 + 1)) if count > 1 else w.dtype.type(0))
+                if count > 2:
+                    for c in range(lo, hi, 8):
+                        x = a0 * load(rows, r0 + c) + a1 * load(rows, r1 + c)
+                        for e in range(e0 + 2, e0 + count):
+                            x = x + splat(at(w, wo + at(edge, e))) * load(rows, at(source_slot, e) * K + c)
+                        store(rows, own + c, x)
+                        store(M, m + c, load(M, m + c) + x * load(S, s + c))
+                else:
+                    for c in range(lo, hi, 8):
+                        x = a0 * load(rows, r0 + c) + a1 * load(rows, r1 + c)
+                        store(rows, own + c, x)
+                        store(M, m + c, load(M, m + c) + x * load(S, s + c))
+                diagonal, c = at(beta, bo + at(node, k)), at(column, k)
+                put(rows, own + c, diagonal)
+                put(M, m + c, at(M, m + c) + diagonal * at(S, s + c))
+                put(was_low, at(slot, k), lo)
+                put(was_high, at(slot, k), hi)
 
 
 @kernel
