@@ -101,7 +101,8 @@ class _StateMix(torch.autograd.Function):
             dB, dC = v.new_zeros(2, ranges, *b.shape)
             pool.run(
                 states.KERNELS[others][1], ranges, ranges, plan.node, plan.carried, begin, edge, place,
-                _source_slots(topology), _places(topology, segment), latest, plan.slot, _back_slots(topology), plan.slots, segment,
+                _source_slots(topology), _places(topology, segment), latest, plan.slot, _back_slots(topology), plan.slots,
+                segment,
                 *_numpy(w, scale.flatten(0, 1), b, c, v, g, dw, dscale, dB, dC, dv),
             )  # fmt: skip
             gradients = (
@@ -122,8 +123,8 @@ def _state_work(topology: Topology, V: Tensor, C: Tensor) -> int:
 def _other_edges(topology: Topology) -> tuple[int, Any, Any, Any, Any]:
     """Edges that do not come from the step before, as `states.with_others` wants them.
 
-    How many a step may have (0, 1, or 2 for any number), begin, edge, place among the slots, and whether it is the last to
-    read there.
+    How many a step may have (0, 1, or 2 for any number), begin, edge, place among the slots, and whether it is the last
+    to read there.
     """
     return topology.once("other edges", lambda: _arrange_others(_sweep_plan(topology, carry=True)))
 
@@ -390,7 +391,7 @@ def _pull(topology: Topology, weight: Tensor, x: Tensor, y: Tensor) -> None:
     from chimera_ssm.solvers.kernels import pool, pulls
 
     plan, (heads, _, K) = pulls.pull_plan(topology), y.shape
-    arrays = _numpy(weight, x) + [y.numpy()]
+    arrays = [*_numpy(weight, x), y.numpy()]
     pool.run(
         pulls.pull, heads * -(-K // pulls.COLUMNS), plan.node, plan.begin, plan.edge, plan.source, *arrays,
         work=heads * K * (topology.num_edges + topology.num_nodes),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from chimera_ssm.solvers import compiled, compiled_lu
 from chimera_ssm.solvers.base import ExactResolvent, Resolvent, Solver
 from chimera_ssm.solvers.sweep import node_major, scan_mix_work, sweep
 from chimera_ssm.solvers.undirected_line import UndirectedPathResolvent
@@ -15,6 +16,11 @@ from chimera_ssm.topology.plans import FactorPlan
 
 #: Entries of L + U above which factors are refused: half a gigabyte for each head in float32.
 MAX_ENTRIES = 1 << 27
+
+
+#: How much more a multiplication costs in columns that go through memory than in masks that stay in a cache (measured
+#: on molecules and planar graphs of 150 to 4,000 nodes, forward and backward: 15 to 100).
+_COLUMN_PENALTY = 40
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,8 @@ class Elimination(Solver):
     def resolvent(self, topology: Topology, weight: Tensor) -> Resolvent:
         if topology.undirected_paths is not None:
             return UndirectedPathResolvent(topology, weight)
+        if compiled.usable(weight):
+            return CompiledResolvent(topology, weight, lambda w: compiled_lu.CompiledLDU(topology, w))
         plan = topology.tensors("factor_plan", weight.device)
         return ExactResolvent(topology, weight, lambda w: LDU(topology.num_nodes, plan, w))
 
@@ -51,8 +59,15 @@ class Elimination(Solver):
 
     def state_work(self, topology: Topology, N: int, P: int, groups_per_head: float) -> float:
         if topology.undirected_paths is None:
-            return super().state_work(topology, N, P, groups_per_head)
+            return _COLUMN_PENALTY * super().state_work(topology, N, P, groups_per_head)
         return 2 * scan_mix_work(topology.num_nodes, N, P, groups_per_head)
+
+
+class CompiledResolvent(ExactResolvent):
+    """A resolvent by compiled kernels, which also mix with blocks of its columns while they are in a cache."""
+
+    def mix_mask(self, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
+        return compiled_lu.lu_mix_mask(self.topology, self.weight, C, B, V)
 
 
 class LDU:

@@ -137,7 +137,7 @@ def _flatten(x: Tensor, lead: Sequence[int], kept: int) -> Tensor:
     return x.expand(*lead, *tail).reshape(prod(lead), *tail)
 
 
-def _lead(shapes: list[torch.Size]) -> torch.Size:
+def _lead(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """Leading dimensions, broadcast; most often they are equal, which is quick to see."""
     return shapes[0] if all(s == shapes[0] for s in shapes) else torch.broadcast_shapes(*shapes)
 

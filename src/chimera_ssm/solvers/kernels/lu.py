@@ -116,7 +116,7 @@ def substitute(x, stride, width, begin, end, plan, ahead, back, inverse, head):
 
 @inlined
 def add_rows(x, stride, begin, i, low, high, scale, b, e, column, value, fo):
-    """``x[i] ← scale x[i] + Σ_{b≤q<e} value[q] x[column[q]]`` for columns ``low`` to ``high``, 64 at a time if it can."""
+    """``x[i] ← scale x[i] + Σ_{b≤q<e} value[q] x[column[q]]`` for columns ``low`` to ``high``, 64 at once if it can."""
     c, here, s = low, (i - begin) * stride, splat(scale)
     while c + 64 <= high:
         y, z = times(s, four(x, here + c)), times(s, four(x, here + c + 32))

@@ -94,8 +94,8 @@ def masks_backward(
     """The adjoint: Ḡ = S ⊙ dM, Λ = Lᵀ Ḡ, ∂A_ij = Λ_i · L_j, ∂β_t = Λ_tt, ``dS = Σ_heads L ⊙ dM``.
 
     A task is a share of a group's heads: ``dS [splits, G, R, K]`` is added to, ``dw [H, E]`` and ``dbeta [H, T]`` are
-    set. L is computed again, whole, for one head at a time. ``back_…`` is the plan of the flipped topology: its step b works
-    on what is step ``back_step[b]`` here, and hears from the children.
+    set. L is computed again, whole, for one head at a time. ``back_…`` is the plan of the flipped topology: its step b
+    works on what is step ``back_step[b]`` here, and hears from the children.
     """
     (heads, edges), nodes, (groups, R, K) = w.shape, node.size, S.shape
     share = heads // groups

@@ -1,17 +1,23 @@
-"""Threads for kernels: ranges of tasks on a pool of our own.
+"""Threads for kernels: ranges of tasks on PyTorch's own OpenMP threads, or on a pool of ours.
 
-Numba's threading layers either die in a forked child or abort when two Python threads enter. Kernels here are serial,
-release the interpreter lock, and are called as ``kernel(first, last, …)`` on ranges of tasks. The ranges depend on the
-number of threads only, and tasks do not share what they write, so that results are the same from run to run.
+Numba's threading layers either die in a forked child or abort when two Python threads enter, and threads of another pool
+compete with PyTorch's, which keep spinning for a while after each operation. Kernels here are serial, release the
+interpreter lock, and are called as ``kernel(first, last, …)`` on ranges of tasks, by the threads that PyTorch has
+already. Where its OpenMP library cannot be found, and in forked children, where its threads do not exist, a pool of ours
+takes over. The ranges depend on the number of threads only, and tasks do not share what they write, so that results are
+the same from run to run.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from functools import lru_cache
 from math import inf
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -20,17 +26,32 @@ import torch
 #: Multiplications that take about as long as waking a thread.
 _WORTH_A_THREAD = 200_000
 
+_forked = False
 _pool: ThreadPoolExecutor | None = None
 _lock = Lock()
 
 
-def _forget() -> None:
-    """In a forked child the parent's threads do not exist: start anew when needed."""
-    global _pool, _lock
-    _pool, _lock = None, Lock()
+def _start_anew() -> None:
+    """In a forked child the parent's threads do not exist."""
+    global _forked, _pool, _lock
+    _forked, _pool, _lock = True, None, Lock()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_start_anew)
+
+
+def run(kernel: Callable[..., Any], tasks: int, *args: Any, work: float = inf) -> None:
+    """Call ``kernel(first, last, *args)`` on ranges that cover ``tasks``, on as many threads as PyTorch may use.
+
+    ``work`` is about how many multiplications there are: little work is done at once, without waking anybody.
+    """
+    threads = min(threads_for(work), tasks)
+    if threads == 1:
+        kernel(0, tasks, *args)
+    elif not _forked and (openmp := _openmp()) is not None:
+        _run_on_openmp(openmp, threads, lambda k, n: kernel(tasks * k // n, tasks * (k + 1) // n, *args))
+    else:
+        _run_on_pool(threads, lambda k, n: kernel(tasks * k // n, tasks * (k + 1) // n, *args))
 
 
 def run_each(calls: list[tuple[Callable[..., Any], tuple[Any, ...]]], tasks: int, work: float = inf) -> None:
@@ -43,32 +64,47 @@ def run_each(calls: list[tuple[Callable[..., Any], tuple[Any, ...]]], tasks: int
     run(all_of_them, tasks, work=work)
 
 
-def run(kernel: Callable[..., Any], tasks: int, *args: Any, work: float = inf) -> None:
-    """Call ``kernel(first, last, *args)`` on ranges that cover ``tasks``, on as many threads as PyTorch may use.
-
-    ``work`` is about how many multiplications there are: little work is done at once, without waking anybody.
-    """
-    threads = min(threads_for(work), tasks)
-    bounds = [tasks * k // threads for k in range(threads + 1)]
-    if threads == 1:
-        kernel(0, tasks, *args)
-        return
-    others = [_workers().submit(kernel, a, b, *args) for a, b in pairwise(bounds[1:])]
-    try:
-        kernel(bounds[0], bounds[1], *args)
-    finally:
-        for other in others:
-            other.result()
-
-
 def threads_for(work: float) -> int:
     """How many threads so many multiplications are worth."""
     return int(min(torch.get_num_threads(), 1 + work // _WORTH_A_THREAD))
+
+
+def _run_on_openmp(openmp: ctypes.CDLL, threads: int, share: Callable[[int, int], Any]) -> None:
+    """``share(k, n)`` on each thread k of a team of n, which may be smaller than asked for."""
+    errors: list[BaseException] = []
+
+    def body(_: Any) -> None:
+        try:
+            share(openmp.omp_get_thread_num(), openmp.omp_get_num_threads())
+        except BaseException as error:
+            errors.append(error)
+
+    openmp.GOMP_parallel(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(body), None, threads, 0)
+    if errors:
+        raise errors[0]
+
+
+@lru_cache(maxsize=1)
+def _openmp() -> ctypes.CDLL | None:
+    """The OpenMP library that this process, that is PyTorch, has loaded."""
+    maps = Path("/proc/self/maps")
+    found = re.search(r"/\S*lib[gi]omp\S*\.so\S*", maps.read_text()) if maps.exists() else None
+    library = ctypes.CDLL(found.group()) if found else None
+    return library if library is not None and hasattr(library, "GOMP_parallel") else None
+
+
+def _run_on_pool(threads: int, share: Callable[[int, int], Any]) -> None:
+    others = [_workers().submit(share, k, threads) for k in range(1, threads)]
+    try:
+        share(0, threads)
+    finally:
+        for other in others:
+            other.result()
 
 
 def _workers() -> ThreadPoolExecutor:
     global _pool
     with _lock:
         if _pool is None:
-            _pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 1)), thread_name_prefix="chimera")
+            _pool = ThreadPoolExecutor(max(1, os.cpu_count() or 1), thread_name_prefix="chimera")
         return _pool

@@ -180,4 +180,3 @@ def _overload(symbol, instruction):
 
 for _symbol, _instruction in ((operator.add, "fadd"), (operator.sub, "fsub"), (operator.mul, "fmul")):
     _overload(_symbol, _instruction)
-

@@ -3,8 +3,8 @@
 A task is one head and sixteen of its P channels. It runs through the graph once for every four of its N states, with a
 block of 4 × 16 states, eight vectors, for each node that is still to be read. Nothing of size T·N·P exists.
 
-Arrays: ``w [H, E]``, ``beta [H, T]``, ``B, C [G, N/4, T, 4]`` in the order of steps, ``V, Y [H, T, P]``, with all leading
-dimensions in H and G; P is a multiple of 16.
+Arrays: ``w [H, E]``, ``beta [H, T]``, ``B, C [G, N/4, T, 4]`` in the order of steps, ``V, Y [H, T, P]``, with all
+leading dimensions in H and G; P is a multiple of 16.
 """
 
 import numpy as np
@@ -193,13 +193,13 @@ def with_others(others):
     ):  # fmt: skip
         """The adjoint for incoming gradients ``G [H, T, P]``: λ_t = C_t g_tᵀ + Σ_{t→s} w λ_s.
 
-        ``∂w = ⟨λ_target, h_source⟩``, ``∂B_t = λ_t v_t``, ``∂v_t = λ_tᵀ B_t``, ``∂C_t = h_t g_t``, with v = β V. Tasks are
-        divided into ``ranges``, each with gradients of B and C of its own, so that their sum does not depend on timing:
+        ``∂w = ⟨λ_target, h_source⟩``, ``∂B_t = λ_t v_t``, ``∂v_t = λ_tᵀ B_t``, ``∂C_t = h_t g_t``, with v = β V. Tasks
+        are divided into ``ranges``, each with gradients of B and C of its own, so that their sum does not depend on timing:
         ``dw [P/16, H, E]``, ``dbeta [P/16, H, T]``, ``dB, dC [ranges, G, N/4, T, 4]``; all are added to.
 
         States are computed once to keep those that cross from segment to segment, and again for a segment at a time. In
-        the rows ``h`` of a segment ``there`` tells where an edge's source is: among the slots as they were at its begin,
-        or, after the block carried into it, among its own steps.
+        the rows ``h`` of a segment ``there`` tells where an edge's source is: among the slots as they were at its
+        begin, or, after the block carried into it, among its own steps.
         """
         (heads, edges), (groups, blocks, nodes, _), P = w.shape, B.shape, V.shape[2]
         parts, segments, rows = P // CHANNELS, -(-nodes // segment), slots + 3
