@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("chimera_ssm")
 #: Numbers of M that exist at once: enough to keep threads busy, few enough to stay in a cache.
-_MASK_ELEMENTS = 1 << 20
+_MASK_ELEMENTS = 1 << 22
 
 
 @lru_cache(maxsize=1)
@@ -101,8 +101,8 @@ class _StateMix(torch.autograd.Function):
             dB, dC = v.new_zeros(2, ranges, *b.shape)
             pool.run(
                 states.KERNELS[others][1], ranges, ranges, plan.node, plan.carried, begin, edge, place,
-                _source_slots(topology), _places(topology, segment), latest, plan.slot, _back_slots(topology), plan.slots,
-                segment,
+                _source_slots(topology), _places(topology, segment), latest, plan.slot, _back_slots(topology),
+                plan.slots, segment,
                 *_numpy(w, scale.flatten(0, 1), b, c, v, g, dw, dscale, dB, dC, dv),
             )  # fmt: skip
             gradients = (
@@ -317,9 +317,10 @@ class _Layout:
 
         count = groups.stop - groups.start
         splits = min(self.share, -(-pool.threads_for(dM.numel()) // count))
+        memory = products[0].new_empty(splits, *products[0].shape)  # new memory costs more than what is done with it
         for d, (topology, S) in enumerate(zip(self.topologies, products, strict=True)):
             plan, back = _sweep_plan(topology, carry=False), _sweep_plan(_flipped(topology), carry=False)
-            dS = S.new_zeros(splits, *S.shape)
+            dS = memory.zero_()
             dw, dscale = gradients[0][d][heads], gradients[1][d].flatten(0, 1)[heads]
             arrays = _numpy(self.weights[d][heads], self.scales[d][heads], S, dM, dw, dscale, dS)
             pool.run(
@@ -327,7 +328,7 @@ class _Layout:
                 plan.source_step, plan.low, plan.high, _back_steps(topology, plan, back), back.begin, back.edge,
                 back.source_slot, back.slot, back.slots, *arrays, work=dM.numel(),
             )  # fmt: skip
-            dS = dS.sum(0).view(-1, self.side, self.columns)
+            dS = (dS[0] if splits == 1 else dS.sum(0)).view(-1, self.side, self.columns)
             C, B = self.C[d][groups, :, : self.side].flatten(0, 1), self.B[d][groups].flatten(0, 1)
             dC, dB = (
                 (dS @ B).view(count, self.blocks, self.side, -1),

@@ -1,11 +1,11 @@
 """Threads for kernels: ranges of tasks on PyTorch's own OpenMP threads, or on a pool of ours.
 
-Numba's threading layers either die in a forked child or abort when two Python threads enter, and threads of another pool
-compete with PyTorch's, which keep spinning for a while after each operation. Kernels here are serial, release the
+Numba's threading layers either die in a forked child or abort when two Python threads enter, and threads of another
+pool compete with PyTorch's, which keep spinning for a while after each operation. Kernels here are serial, release the
 interpreter lock, and are called as ``kernel(first, last, …)`` on ranges of tasks, by the threads that PyTorch has
-already. Where its OpenMP library cannot be found, and in forked children, where its threads do not exist, a pool of ours
-takes over. The ranges depend on the number of threads only, and tasks do not share what they write, so that results are
-the same from run to run.
+already. Where its OpenMP library cannot be found, and in forked children, where its threads do not exist, a pool of
+ours takes over. The ranges depend on the number of threads only, and tasks do not share what they write, so that
+results are the same from run to run.
 """
 
 from __future__ import annotations

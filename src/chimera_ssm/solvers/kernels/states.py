@@ -194,8 +194,8 @@ def with_others(others):
         """The adjoint for incoming gradients ``G [H, T, P]``: λ_t = C_t g_tᵀ + Σ_{t→s} w λ_s.
 
         ``∂w = ⟨λ_target, h_source⟩``, ``∂B_t = λ_t v_t``, ``∂v_t = λ_tᵀ B_t``, ``∂C_t = h_t g_t``, with v = β V. Tasks
-        are divided into ``ranges``, each with gradients of B and C of its own, so that their sum does not depend on timing:
-        ``dw [P/16, H, E]``, ``dbeta [P/16, H, T]``, ``dB, dC [ranges, G, N/4, T, 4]``; all are added to.
+        are divided into ``ranges``, each with gradients of B and C of its own, so that their sum does not depend on
+        timing: ``dw [P/16, H, E]``, ``dbeta [P/16, H, T]``, ``dB, dC [ranges, G, N/4, T, 4]``; all are added to.
 
         States are computed once to keep those that cross from segment to segment, and again for a segment at a time. In
         the rows ``h`` of a segment ``there`` tells where an edge's source is: among the slots as they were at its
