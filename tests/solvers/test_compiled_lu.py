@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import chimera_ssm as chimera
-from chimera_ssm.solvers.compiled_lu import CompiledLDU, lu_mix_mask
+from chimera_ssm.solvers.compiled.lu import CompiledLDU, lu_mix_mask
 from chimera_ssm.solvers.elimination import LDU
 from chimera_ssm.solvers.reference import reference_mask, reference_mix
 from tests import zoo
@@ -143,5 +143,5 @@ def test_infinite_and_missing_numbers_are_handed_on():
 
 
 def test_importing_it_does_not_load_numba():
-    code = "import sys, chimera_ssm.solvers.compiled_lu; sys.exit('numba' in sys.modules)"
+    code = "import sys, chimera_ssm.solvers.compiled.lu; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

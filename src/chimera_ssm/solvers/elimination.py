@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from chimera_ssm.solvers import compiled, compiled_lu
+from chimera_ssm.solvers import compiled
 from chimera_ssm.solvers.base import ExactResolvent, Resolvent, Solver
 from chimera_ssm.solvers.sweep import node_major, scan_mix_work, sweep
 from chimera_ssm.solvers.undirected_line import UndirectedPathResolvent
@@ -48,7 +48,7 @@ class Elimination(Solver):
         if topology.undirected_paths is not None:
             return UndirectedPathResolvent(topology, weight)
         if compiled.usable(weight):
-            return CompiledResolvent(topology, weight, lambda w: compiled_lu.CompiledLDU(topology, w))
+            return CompiledResolvent(topology, weight, lambda w: compiled.CompiledLDU(topology, w))
         plan = topology.tensors("factor_plan", weight.device)
         return ExactResolvent(topology, weight, lambda w: LDU(topology.num_nodes, plan, w))
 
@@ -67,7 +67,7 @@ class CompiledResolvent(ExactResolvent):
     """A resolvent by compiled kernels, which also mix with blocks of its columns while they are in a cache."""
 
     def mix_mask(self, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
-        return compiled_lu.lu_mix_mask(self.topology, self.weight, C, B, V)
+        return compiled.lu_mix_mask(self.topology, self.weight, C, B, V)
 
 
 class LDU:

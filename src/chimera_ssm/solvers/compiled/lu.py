@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from chimera_ssm.solvers.compiled.common import arrays_of
 from chimera_ssm.topology import Topology
 
 #: Numbers of a block of columns: half of a second-level cache of half a megabyte in float32.
@@ -29,7 +30,7 @@ class CompiledLDU:
         self.lower, self.upper = weight.new_empty(G, F), weight.new_empty(G, F)
         self.inverse = weight.new_empty(G, topology.num_nodes)
         tasks = len(topology.parts) * -(-G // LANES)
-        arrays = numpy(weight, self.lower, self.upper, self.inverse)
+        arrays = arrays_of(weight, self.lower, self.upper, self.inverse)
         run(factorise, tasks, self.plan, *arrays, work=32 * tasks * F)
 
     def apply(self, rhs: Tensor, transpose: bool) -> Tensor:
@@ -48,7 +49,7 @@ class CompiledLDU:
         width = min(-(-K // tile) * tile, max(32, _BLOCK // largest // 32 * 32))
         tasks = G * parts * -(-K // width)
         flat, strides = flatten(rhs)
-        run(solve, tasks, width, self.plan, *numpy(ahead, back, self.inverse, flat), *strides, *numpy(x),
+        run(solve, tasks, width, self.plan, *arrays_of(ahead, back, self.inverse, flat), *strides, *arrays_of(x),
             work=G * K * (T + 2 * ahead.shape[1]))  # fmt: skip
         return x
 
@@ -64,11 +65,6 @@ def flatten(x: Tensor) -> tuple[Tensor, tuple[int, int]]:
         x = x.contiguous()
     extent = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True))
     return x.as_strided((extent,), (1,)), (x.stride(0), x.stride(1))
-
-
-def numpy(*tensors: Tensor) -> list[Any]:
-    """Contiguous arrays of the same numbers."""
-    return [x.detach().contiguous().numpy() for x in tensors]
 
 
 def lu_mix_mask(topology: Topology, weight: Tensor, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
@@ -98,7 +94,7 @@ class _MixMask(torch.autograd.Function):
         (Z, G, T, N), (H, P) = C.shape, (V.shape[1], V.shape[3])
         y = V.new_zeros(slots, Z, H, T, P)
         run(masks_forward, Z * G * len(topology.parts) * slots, slots, width, factors.plan,
-            *numpy(factors.lower, factors.upper, factors.inverse, C.view(-1, T, N), B.view(-1, T, N),
+            *arrays_of(factors.lower, factors.upper, factors.inverse, C.view(-1, T, N), B.view(-1, T, N),
                    V.view(-1, T, P), y.view(slots, -1, T, P)), work=_work(topology, C, V))  # fmt: skip
         ctx.save_for_backward(C, B, V)
         ctx.topology, ctx.factors = topology, factors
@@ -116,9 +112,9 @@ class _MixMask(torch.autograd.Function):
         (Z, G, T, N), (H, P) = C.shape, (V.shape[1], V.shape[3])
         dweight, dC = V.new_zeros(slots, Z * H, topology.num_edges), V.new_zeros(slots, Z, G, T, N)
         dB, dV = torch.zeros_like(B), torch.zeros_like(V)
-        rows = tuple(numpy(factors.lower, factors.upper, *factors.transposed()))
+        rows = tuple(arrays_of(factors.lower, factors.upper, *factors.transposed()))
         run(masks_backward, Z * G * len(topology.parts) * slots, slots, width, factors.plan, rows,
-            *numpy(factors.inverse, C.view(-1, T, N), B.view(-1, T, N), V.view(-1, T, P),
+            *arrays_of(factors.inverse, C.view(-1, T, N), B.view(-1, T, N), V.view(-1, T, P),
                    grad.reshape(-1, T, P), dweight, dC.view(slots, -1, T, N), dB.view(-1, T, N),
                    dV.view(-1, T, P)), work=3 * _work(topology, C, V))  # fmt: skip
         return None, dweight.sum(0), dC.sum(0), dB, dV

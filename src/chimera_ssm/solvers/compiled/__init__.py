@@ -1,0 +1,12 @@
+"""The PyTorch side of `chimera_ssm.solvers.kernels`: autograd, padding, precision. For CPUs.
+
+Numba is loaded at the first kernel. Where it is missing, plain PyTorch takes over, and the log says so once.
+"""
+
+from chimera_ssm.solvers.compiled.columns import CompiledSweep, spread
+from chimera_ssm.solvers.compiled.common import usable
+from chimera_ssm.solvers.compiled.lu import CompiledLDU, lu_mix_mask
+from chimera_ssm.solvers.compiled.masks import mix_by_masks
+from chimera_ssm.solvers.compiled.states import mix_by_states
+
+__all__ = ["CompiledLDU", "CompiledSweep", "lu_mix_mask", "mix_by_masks", "mix_by_states", "spread", "usable"]

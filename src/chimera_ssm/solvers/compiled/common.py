@@ -1,0 +1,76 @@
+"""What the PyTorch side of all kernels needs: whether they can be used, plans, padding, arrays."""
+
+from __future__ import annotations
+
+import logging
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from chimera_ssm.topology import Topology
+
+if TYPE_CHECKING:
+    from chimera_ssm.solvers.kernels.plan import SweepPlan
+
+_log = logging.getLogger("chimera_ssm")
+
+
+@lru_cache(maxsize=1)
+def _numba_is_there() -> bool:
+    if find_spec("numba") is not None:
+        return True
+    _log.warning("numba is not installed: solvers run in plain PyTorch; pip install numba for compiled kernels")
+    return False
+
+
+def usable(*tensors: Tensor | None) -> bool:
+    """Whether kernels can take these tensors: on a CPU, in float32 or float64."""
+    return (
+        all(x is None or (x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)) for x in tensors)
+        and _numba_is_there()
+    )
+
+
+def quarters(tensors: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
+    """Weights, scales, Cs and Bs out of one tuple."""
+    n = len(tensors) // 4
+    return tensors[:n], tensors[n : 2 * n], tensors[2 * n : 3 * n], tensors[3 * n :]
+
+
+def padded(x: Tensor, multiple: int) -> Tensor:
+    """``x`` with zeros after its last dimension up to a multiple, contiguous."""
+    missing = -x.shape[-1] % multiple
+    return (pad(x, (0, missing)) if missing else x).contiguous()
+
+
+class Once:
+    """A function that makes each tensor's result once, so that what is given twice is also worked on once."""
+
+    def __init__(self, make: Any):
+        self.make, self.made = make, {}
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if id(x) not in self.made:
+            self.made[id(x)] = self.make(x)
+        return self.made[id(x)]
+
+
+def plan_of(topology: Topology, carry: bool) -> SweepPlan:
+    """The plan of an acyclic topology's sweeps."""
+    from chimera_ssm.solvers.kernels.plan import sweep_plan
+
+    return sweep_plan(topology, carry)
+
+
+def flipped(topology: Topology) -> Topology:
+    """The flipped topology, made once, so that its plans are, too."""
+    return topology.once("flipped", topology.flip)
+
+
+def arrays_of(*tensors: Tensor) -> list[Any]:
+    """Contiguous arrays of the same numbers, in the same memory where that is contiguous."""
+    return [x.detach().contiguous().numpy() for x in tensors]

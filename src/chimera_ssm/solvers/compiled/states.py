@@ -1,0 +1,136 @@
+"""Mixes by states on acyclic topologies, as autograd sees them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chimera_ssm.solvers.compiled.common import arrays_of, padded, plan_of, quarters
+from chimera_ssm.topology import Topology
+
+if TYPE_CHECKING:
+    from chimera_ssm.solvers.kernels.plan import SweepPlan
+
+
+def mix_by_states(topologies: list[Topology], weights: list[Tensor], Cs: list[Tensor], Bs: list[Tensor], V: Tensor,
+                  scales: list[Tensor]) -> Tensor:  # fmt: skip
+    """``Σ_d (L_d ⊙ C_d B̄_dᵀ) V`` on acyclic topologies, shapes as in `chimera_ssm.solvers.forms`."""
+    return _StateMix.apply(V, topologies, *weights, *scales, *Cs, *Bs)
+
+
+class _StateMix(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, V: Tensor, topologies: list[Topology], *tensors: Tensor) -> Tensor:
+        from chimera_ssm.solvers.kernels import pool, states
+
+        ctx.save_for_backward(V, *tensors)
+        ctx.topologies = topologies
+        v = padded(V.detach(), states.CHANNELS).flatten(0, 1)
+        y = torch.zeros_like(v)
+        calls = []
+        for topology, w, scale, C, B in zip(topologies, *quarters(tensors), strict=True):
+            plan, (others, begin, edge, place, _) = plan_of(topology, carry=True), _other_edges(topology)
+            segment = min(max(512, 8 * plan.slots), topology.num_nodes)
+            steps = plan.node, plan.carried, begin, edge, place, plan.slot, plan.slots, segment
+            arrays = arrays_of(w, scale.flatten(0, 1), _in_blocks(B, topology), _in_blocks(C, topology), v, y)
+            calls.append((states.KERNELS[others][0], (*steps, *arrays)))
+        work = len(topologies) * _state_work(topologies[0], v, tensors[-1])
+        pool.run_each(calls, v.shape[0] * (v.shape[2] // states.CHANNELS), work)
+        return y.view(*V.shape[:3], -1)[..., : V.shape[3]]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        from chimera_ssm.solvers.kernels import pool, states
+
+        V, *tensors = ctx.saved_tensors
+        v, g = (padded(x, states.CHANNELS).flatten(0, 1) for x in (V, grads[0]))
+        dv, parts = torch.zeros_like(v), v.shape[2] // states.CHANNELS
+        ranges = min(pool.threads_for(_state_work(ctx.topologies[0], v, tensors[-1])), v.shape[0] * parts)
+        results: list[list[Tensor]] = [[], [], [], []]
+        for topology, w, scale, C, B in zip(ctx.topologies, *quarters(tuple(tensors)), strict=True):
+            plan, (others, begin, edge, place, latest) = plan_of(topology, carry=True), _other_edges(topology)
+            segment = min(max(64, 4 * plan.slots), topology.num_nodes)
+            b, c = _in_blocks(B, topology), _in_blocks(C, topology)
+            dw, dscale = v.new_zeros(parts, *w.shape), v.new_zeros(parts, *scale.flatten(0, 1).shape)
+            dB, dC = v.new_zeros(2, ranges, *b.shape)
+            pool.run(
+                states.KERNELS[others][1], ranges, ranges, plan.node, plan.carried, begin, edge, place,
+                _source_slots(topology), _places(topology, segment), latest, plan.slot, _back_slots(topology),
+                plan.slots, segment,
+                *arrays_of(w, scale.flatten(0, 1), b, c, v, g, dw, dscale, dB, dC, dv),
+            )  # fmt: skip
+            gradients = (
+                dw.sum(0),
+                dscale.sum(0).view(scale.shape),
+                *(_from_blocks(x.sum(0), C, topology) for x in (dC, dB)),
+            )
+            for kept, gradient in zip(results, gradients, strict=True):
+                kept.append(gradient)
+        dV = dv.view(*V.shape[:3], -1)[..., : V.shape[3]]
+        return dV, None, *results[0], *results[1], *results[2], *results[3]
+
+
+def _state_work(topology: Topology, V: Tensor, C: Tensor) -> int:
+    return (topology.num_nodes + topology.num_edges) * V.shape[0] * V.shape[-1] * C.shape[-1]
+
+
+def _other_edges(topology: Topology) -> tuple[int, Any, Any, Any, Any]:
+    """Edges that do not come from the step before, as `states.with_others` wants them.
+
+    How many a step may have (0, 1, or 2 for any number), begin, edge, place among the slots, and whether it is the last
+    to read there.
+    """
+    return topology.once("other edges", lambda: _arrange_others(plan_of(topology, carry=True)))
+
+
+def _arrange_others(plan: SweepPlan) -> tuple[int, Any, Any, Any, Any]:
+    count = np.diff(plan.begin)
+    if count.max() > 1 or not plan.last.all():
+        return 2, plan.begin, plan.edge, plan.source_slot, plan.last
+    edge, place = np.full(plan.node.size, -1), np.full(plan.node.size, plan.slots + 2)
+    latest = np.zeros(plan.node.size, dtype=np.int64)
+    edge[count > 0], place[count > 0], latest[count > 0] = plan.edge, plan.source_slot, plan.last
+    return int(count.max()), np.arange(plan.node.size + 1), edge, place, latest
+
+
+def _source_slots(topology: Topology) -> Any:
+    """Where the adjoint of each such edge's source is collected: its slot, or one that nobody reads."""
+    _, _, edge, place, _ = _other_edges(topology)
+    return topology.once("source slots", lambda: np.where(edge >= 0, place, plan_of(topology, carry=True).slots))
+
+
+def _back_slots(topology: Topology) -> Any:
+    """Where each step finds what was collected for it: its slot, or a row of zeros."""
+    plan = plan_of(topology, carry=True)
+    return topology.once("back slots", lambda: np.where(plan.slot < plan.slots, plan.slot, plan.slots + 2))
+
+
+def _places(topology: Topology, segment: int) -> Any:
+    """Row of each such edge's source while a segment is worked on, see the backward kernel."""
+
+    def make() -> Any:
+        plan, (_, begin, edge, place, _) = plan_of(topology, carry=True), _other_edges(topology)
+        start = np.repeat(np.arange(plan.node.size) // segment * segment, np.diff(begin))
+        step = np.full(edge.size, -1)
+        step[edge >= 0] = plan.source_step
+        return np.where(step < start, place, plan.slots + 4 + step - start)
+
+    return topology.once(("places", segment), make)
+
+
+def _in_blocks(x: Tensor, topology: Topology) -> Tensor:
+    """``[Z, G, T, N]`` → ``[Z·G, N/4, T, 4]`` in the order of steps."""
+    steps = topology.tensors("topological_order", x.device)
+    x = padded(x.detach(), 4).flatten(0, 1).index_select(1, steps)
+    return x.unflatten(-1, (-1, 4)).transpose(1, 2).contiguous()
+
+
+def _from_blocks(x: Tensor, like: Tensor, topology: Topology) -> Tensor:
+    """The reverse."""
+    x = x.transpose(1, 2).flatten(2)[..., : like.shape[-1]]
+    steps = topology.tensors("topological_order", x.device)
+    return torch.empty_like(x).index_copy_(1, steps, x).view(like.shape)
