@@ -69,10 +69,18 @@ CASES = {
 
 
 @pytest.fixture
-def threads():
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
+def threads(monkeypatch):
+    """Sets what the kernels ask for. (Setting it in PyTorch would make MKL's later inverses hang.)"""
+    return lambda count: monkeypatch.setattr(torch, "get_num_threads", lambda: count)
+
+
+def test_threads_follow_pytorch():
+    code = (
+        "import torch, chimera_ssm as c; from chimera_ssm.solvers.kernels import pool\n"
+        "for n in (1, 2): torch.set_num_threads(n); assert pool.threads_for(1e12) == n\n"
+        "assert c.mix(c.Line(5000), torch.rand(8, 4999), *torch.rand(3, 8, 5000, 16)).isfinite().all()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 @pytest.mark.parametrize("name", CASES)
