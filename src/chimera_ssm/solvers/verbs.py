@@ -110,7 +110,7 @@ def mix(
 
         def flat(x: Tensor, kept: int) -> Tensor:
             if id(x) not in once:
-                once[id(x)] = _flatten(x.to(dtype), lead, kept)
+                once[id(x)] = _flatten(x if x.dtype == dtype else x.to(dtype), lead, kept)
             return once[id(x)]
 
         terms = [
@@ -133,8 +133,8 @@ def _pick(solver: Solver | None, topology: Topology) -> Solver:
 
 def _flatten(x: Tensor, lead: Sequence[int], kept: int) -> Tensor:
     """``x`` with its leading dimensions broadcast to ``lead`` and made one; the last ``kept`` stay."""
-    tail = x.shape[x.dim() - kept :]
-    return x.expand(*lead, *tail).reshape(prod(lead), *tail)
+    here, tail = x.shape[: x.dim() - kept], x.shape[x.dim() - kept :]
+    return (x if here == lead else x.expand(*lead, *tail)).reshape(prod(lead), *tail)
 
 
 def _lead(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

@@ -124,9 +124,15 @@ def _places(topology: Topology, segment: int) -> Any:
 
 def _in_blocks(x: Tensor, topology: Topology) -> Tensor:
     """``[Z, G, T, N]`` → ``[Z·G, N/4, T, 4]`` in the order of steps."""
-    steps = topology.tensors("topological_order", x.device)
-    x = padded(x.detach(), 4).flatten(0, 1).index_select(1, steps)
-    return x.unflatten(-1, (-1, 4)).transpose(1, 2).contiguous()
+    x = padded(x.detach(), 4).flatten(0, 1)
+    if not _in_order(topology):
+        x = x.index_select(1, topology.tensors("topological_order", x.device))
+    return x.view(*x.shape[:2], -1, 4).transpose(1, 2).contiguous()
+
+
+def _in_order(topology: Topology) -> bool:
+    """Whether the nodes' own order is that of the steps."""
+    return topology.once("in order", lambda: bool((np.diff(plan_of(topology, carry=True).node) == 1).all()))
 
 
 def _from_blocks(x: Tensor, like: Tensor, topology: Topology) -> Tensor:

@@ -23,8 +23,9 @@ from typing import Any
 
 import torch
 
-#: Multiplications that take about as long as waking a thread.
-_WORTH_A_THREAD = 200_000
+#: Multiplications that take about as long as waking a thread, which is a tenth of a millisecond.
+_WORTH_A_THREAD = 1_000_000
+_Body = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 _forked = False
 _pool: ThreadPoolExecutor | None = None
@@ -79,7 +80,7 @@ def _run_on_openmp(openmp: ctypes.CDLL, threads: int, share: Callable[[int, int]
         except BaseException as error:
             errors.append(error)
 
-    openmp.GOMP_parallel(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(body), None, threads, 0)
+    openmp.GOMP_parallel(_Body(body), None, threads, 0)
     if errors:
         raise errors[0]
 
