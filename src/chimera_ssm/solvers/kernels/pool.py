@@ -87,11 +87,14 @@ def _run_on_openmp(openmp: ctypes.CDLL, threads: int, share: Callable[[int, int]
 
 @lru_cache(maxsize=1)
 def _openmp() -> ctypes.CDLL | None:
-    """The OpenMP library that this process, that is PyTorch, has loaded."""
+    """The OpenMP library that PyTorch has loaded; other packages may have brought copies of their own."""
     maps = Path("/proc/self/maps")
-    found = re.search(r"/\S*lib[gi]omp\S*\.so\S*", maps.read_text()) if maps.exists() else None
-    library = ctypes.CDLL(found.group()) if found else None
-    return library if library is not None and hasattr(library, "GOMP_parallel") else None
+    found = re.findall(r"/\S*lib[gi]omp\S*\.so\S*", maps.read_text()) if maps.exists() else []
+    for path in sorted(set(found), key=lambda path: "torch" not in path):
+        library = ctypes.CDLL(path)
+        if hasattr(library, "GOMP_parallel"):
+            return library
+    return None
 
 
 def _run_on_pool(threads: int, share: Callable[[int, int], Any]) -> None:
