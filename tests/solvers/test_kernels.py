@@ -145,6 +145,25 @@ def test_without_numba_plain_pytorch_takes_over_and_says_so_once():
     assert out.stderr.count("numba is not installed") == 1
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_inference_mode_then_training(name):
+    """In a thread of its own, so that nothing is kept from other tests."""
+    topology, arguments = CASES[name]
+    expected = solve_and_differentiate(topology, arguments)
+    found = []
+
+    def work():
+        with torch.inference_mode():
+            found.append(chimera.mix(topology, *arguments))
+        found.extend(solve_and_differentiate(topology, arguments)[1:])
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    worker.join()
+    for a, b in zip(found, expected, strict=True):
+        assert torch.equal(a, b)
+
+
 def test_kernels_take_cpu_floats_only():
     assert compiled.usable(torch.zeros(1), torch.zeros(1, dtype=torch.float64))
     assert not compiled.usable(torch.zeros(1, device="meta"))

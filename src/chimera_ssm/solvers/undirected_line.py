@@ -54,10 +54,10 @@ class UndirectedPathResolvent(Resolvent):
     def _mix(self, form: Callable[[list[Term], Tensor], Tensor], C: Tensor, B: Tensor, V: Tensor) -> Tensor:
         """Both lines, less what both count: a node's own share."""
         C, B, V = (self._lay_out(x, 2) for x in (C, B, V))
-        V = self.theta.unflatten(0, V.shape[:2]).unsqueeze(-1) * V
-        both = form([Term(line, C, B, None) for line in self._lines()], V)
-        own = (C * B).sum(-1, keepdim=True).repeat_interleave(V.shape[1] // C.shape[1], dim=1) * V
-        return self._put_back(both - own, 2)
+        theta = self.theta.unflatten(0, V.shape[:2])
+        both = form([Term(line, C, B, theta) for line in self._lines()], V)
+        own = theta * (C * B).sum(-1).repeat_interleave(V.shape[1] // C.shape[1], dim=1)
+        return self._put_back(both.addcmul(own.unsqueeze(-1), V, value=-1), 2)
 
     def _lines(self) -> tuple[PathResolvent, PathResolvent]:
         ahead, back = _both_ways(self.topology.num_nodes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+from threading import local
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +19,28 @@ if TYPE_CHECKING:
     from chimera_ssm.solvers.kernels.plan import SweepPlan
 
 #: Numbers of M that exist at once: enough to keep threads busy, few enough to stay in a cache.
-_MASK_ELEMENTS = 1 << 22
+_MASK_ELEMENTS = 1 << 21
+
+
+class _Kept(local):
+    """The memory of M, kept by each thread from call to call: new pages cost more than what is done with them."""
+
+    def __init__(self) -> None:
+        self.by_dtype: dict[torch.dtype, Tensor] = {}
+
+
+_kept = _Kept()
+
+
+def _memory(like: Tensor, *shape: int) -> Tensor:
+    """Uninitialised memory in the dtype of ``like``, the same at every call if it is not too much."""
+    size = prod(shape)
+    if size > _MASK_ELEMENTS:
+        return like.new_empty(shape)
+    if like.dtype not in _kept.by_dtype:
+        with torch.inference_mode(False):  # it may be used for training next
+            _kept.by_dtype[like.dtype] = torch.empty(_MASK_ELEMENTS, dtype=like.dtype)
+    return _kept.by_dtype[like.dtype][:size].view(shape)
 
 
 def mix_by_masks(topologies: list[Topology], weights: list[Tensor], Cs: list[Tensor], Bs: list[Tensor], V: Tensor,
@@ -90,7 +113,8 @@ class _Layout:
         """Groups, heads and a matrix M for them: a few at a time, in the same memory."""
         size = self.blocks * self.side * self.columns
         step = max(1, _MASK_ELEMENTS // (size * self.share))
-        memory = self.weights[0].new_empty(min(step, self.groups) * self.share, self.blocks * self.side, self.columns)
+        heads = min(step, self.groups) * self.share
+        memory = _memory(self.weights[0], heads, self.blocks * self.side, self.columns)
         for first in range(0, self.groups, step):
             groups = slice(first, min(first + step, self.groups))
             heads = slice(groups.start * self.share, groups.stop * self.share)
