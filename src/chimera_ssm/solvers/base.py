@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -24,7 +24,13 @@ BLOCK_ELEMENTS = 1 << 24
 
 @dataclass(frozen=True)
 class Solver(ABC):
-    """A way to apply (I − A)⁻¹. Holds options only; everything else belongs to a topology and its weights."""
+    """A way to apply (I − A)⁻¹. Holds options only; everything else belongs to a topology and its weights.
+
+    Attributes:
+        sweeps: whether it sweeps an acyclic topology, which compiled kernels can do for a whole mix.
+    """
+
+    sweeps: ClassVar[bool] = False
 
     def why_not(self, topology: Topology) -> str | None:
         """Why this solver cannot treat ``topology``; ``None`` if it can."""
@@ -102,10 +108,6 @@ class ExactResolvent(Resolvent):
 
     def solve(self, rhs: Tensor) -> Tensor:
         return _Solve.apply(self.weight, rhs, self.topology, self.factors, False)
-
-
-class SweepResolvent(ExactResolvent):
-    """The resolvent of an acyclic topology: compiled kernels know how to mix with it."""
 
 
 class _Solve(torch.autograd.Function):

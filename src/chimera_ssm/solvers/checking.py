@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -38,3 +38,12 @@ def check_finite(name: str, value: Tensor, remedy: str) -> None:
             f"{name} is not finite: {int(bad.sum()):,} of {value.numel():,} values, the first at {place}, "
             f"is {value[tuple(place)].item()}; {remedy}"
         )
+
+
+def check_all_finite(values: Mapping[str, Sequence[Tensor | None]], remedy: str) -> None:
+    """`check_finite` for tensors by name."""
+    if _checking.get():
+        for name, tensors in values.items():
+            for x in tensors:
+                if x is not None:
+                    check_finite(name, x, remedy)

@@ -1,27 +1,32 @@
 """The two forms of a mix, ``y = (L ⊙ C B̄ᵀ) V``: through the mask, or through the states.
 
-``Z`` is all leading dimensions as one. ``C, B [Z, G, T, N]``, ``V [Z, H, T, P]``, scale ``[Z, H, T]``.
+``Z`` is all leading dimensions as one. Weights ``[Z, H, E]``, ``C, B [Z, G, T, N]``, ``V [Z, H, T, P]``, scale
+``[Z, H, T]``.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import cached_property
 
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from chimera_ssm.solvers import compiled
-from chimera_ssm.solvers.base import BLOCK_ELEMENTS, Resolvent, SweepResolvent
+from chimera_ssm.solvers.base import BLOCK_ELEMENTS, Resolvent, Solver
 from chimera_ssm.solvers.blocks import join, split
+from chimera_ssm.topology import Topology
 
 
-class Term(NamedTuple):
-    """One topology's share of a mix."""
+class Term:
+    """One topology's share of a mix; ``weight [Z, H, E]``."""
 
-    resolvent: Resolvent
-    C: Tensor
-    B: Tensor
-    scale: Tensor | None
+    def __init__(self, solver: Solver, topology: Topology, weight: Tensor, C: Tensor, B: Tensor, scale: Tensor | None):
+        self.solver, self.topology, self.weight, self.C, self.B, self.scale = solver, topology, weight, C, B, scale
+
+    @cached_property
+    def resolvent(self) -> Resolvent:
+        """L, made when it is first needed: kernels do without."""
+        return self.solver.resolvent(self.topology, self.weight.flatten(0, 1))
 
 
 def mix_by_mask(terms: list[Term], V: Tensor) -> Tensor:
@@ -30,7 +35,7 @@ def mix_by_mask(terms: list[Term], V: Tensor) -> Tensor:
         return compiled.mix_by_masks(*_columns(terms, V))
     if len(terms) == 1 and (y := terms[0].resolvent.mix_mask(terms[0].C, terms[0].B, _scaled(terms[0], V))) is not None:
         return y
-    plan = terms[0].resolvent.topology.tensors("block_plan", V.device)
+    plan = terms[0].topology.tensors("block_plan", V.device)
     products: dict[tuple[int, int], Tensor] = {}
     total = None
     for term in terms:
@@ -67,15 +72,15 @@ def _scaled(term: Term, V: Tensor) -> Tensor:
 
 
 def _compilable(terms: list[Term], V: Tensor) -> bool:
-    return all(isinstance(t.resolvent, SweepResolvent) for t in terms) and compiled.usable(V)
+    return all(t.solver.sweeps for t in terms) and compiled.usable(V)
 
 
 def _columns(terms: list[Term], V: Tensor) -> tuple[list, list, list, list, Tensor, list]:
     """Arguments of a compiled mix: topologies, weights, Cs, Bs, V, scales."""
     ones = V.new_ones(V.shape[:3]) if any(t.scale is None for t in terms) else None
     return (
-        [t.resolvent.topology for t in terms],
-        [t.resolvent.weight for t in terms],
+        [t.topology for t in terms],
+        [t.weight for t in terms],
         [t.C for t in terms],
         [t.B for t in terms],
         V,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from chimera_ssm.solvers.base import ExactResolvent, SweepResolvent
+from chimera_ssm.solvers.base import ExactResolvent
 from chimera_ssm.topology import Line, Topology
 from chimera_ssm.topology.plans import PathPlan
 
@@ -71,7 +71,7 @@ class PathFactors:
         return torch.empty_like(x).index_copy_(1, self.nodes, x)
 
 
-class PathResolvent(SweepResolvent):
+class PathResolvent(ExactResolvent):
     """The resolvent of disjoint directed paths; its mix carries states from chunk to chunk only."""
 
     def __init__(self, topology: Topology, weight: Tensor):

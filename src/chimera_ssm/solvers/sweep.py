@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
 from chimera_ssm.solvers import compiled
-from chimera_ssm.solvers.base import Solver, SweepResolvent
+from chimera_ssm.solvers.base import ExactResolvent, Solver
 from chimera_ssm.solvers.scan import CHUNK, PathResolvent
 from chimera_ssm.topology import Topology
 from chimera_ssm.topology.plans import LevelPlan, Schedule
@@ -20,16 +21,18 @@ class Sweep(Solver):
     ``x_i = b_i + Σ_{j∈p(i)} A_ij x_j``, all nodes of a level at once.
     """
 
+    sweeps: ClassVar[bool] = True
+
     def why_not(self, topology: Topology) -> str | None:
         return None if topology.is_acyclic else "it sweeps in topological order, and this topology has cycles"
 
-    def resolvent(self, topology: Topology, weight: Tensor) -> SweepResolvent:
+    def resolvent(self, topology: Topology, weight: Tensor) -> ExactResolvent:
         if compiled.usable(weight):
-            return SweepResolvent(topology, weight, lambda w: compiled.CompiledSweep(topology, w))
+            return ExactResolvent(topology, weight, lambda w: compiled.CompiledSweep(topology, w))
         if topology.directed_paths is not None:
             return PathResolvent(topology, weight)
         plan = topology.tensors("level_plan", weight.device)
-        return SweepResolvent(topology, weight, lambda w: LevelFactors(plan, w))
+        return ExactResolvent(topology, weight, lambda w: LevelFactors(plan, w))
 
     def column_work(self, topology: Topology) -> int:
         return topology.num_nodes + topology.num_edges

@@ -20,6 +20,7 @@ from torch.nn.functional import pad
 from chimera_ssm.solvers.base import Resolvent
 from chimera_ssm.solvers.forms import Term, mix_by_mask, mix_by_states
 from chimera_ssm.solvers.scan import PathResolvent, line_resolvent, to_chunks
+from chimera_ssm.solvers.sweep import Sweep
 from chimera_ssm.topology import Line, Topology, UndirectedLine
 
 #: Pivots are at least a half, so that products of this many stay far from underflow in float64.
@@ -55,7 +56,8 @@ class UndirectedPathResolvent(Resolvent):
         """Both lines, less what both count: a node's own share."""
         C, B, V = (self._lay_out(x, 2) for x in (C, B, V))
         theta = self.theta.unflatten(0, V.shape[:2])
-        both = form([Term(line, C, B, theta) for line in self._lines()], V)
+        lines = zip(_both_ways(self.topology.num_nodes), (self.ahead, self.back), strict=True)
+        both = form([Term(Sweep(), line, w.unflatten(0, V.shape[:2]), C, B, theta) for line, w in lines], V)
         own = theta * (C * B).sum(-1).repeat_interleave(V.shape[1] // C.shape[1], dim=1)
         return self._put_back(both.addcmul(own.unsqueeze(-1), V, value=-1), 2)
 

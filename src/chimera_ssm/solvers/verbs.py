@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -11,9 +13,9 @@ from torch import Tensor
 
 from chimera_ssm.errors import TopologyError
 from chimera_ssm.solvers.base import Solver
-from chimera_ssm.solvers.checking import check_finite
+from chimera_ssm.solvers.checking import check_all_finite, check_finite
 from chimera_ssm.solvers.forms import Term, mix_by_mask, mix_by_states
-from chimera_ssm.solvers.select import exact_solver, require, select_solver
+from chimera_ssm.solvers.select import Choice, exact_solver, require, select_solver
 from chimera_ssm.topology import Topology
 
 _SINGULAR = "I − A is singular or overflows: bound the weights, or use solver=Dense(), which pivots"
@@ -32,8 +34,9 @@ def mask(topology: Topology, weight: Tensor, solver: Solver | None = None) -> Te
         ``[..., H, T, T]``, in the dtype of ``weight``, computed in float32 at least.
     """
     _check_weight(topology, weight)
+    check_finite("weight", weight, _INPUT)
     dtype = _compute_dtype(weight)
-    with torch.autocast(weight.device.type, enabled=False):
+    with _without_autocast(weight):
         resolvent = _pick(solver, topology).resolvent(topology, weight.to(dtype).flatten(0, -2))
         rows = resolvent.mask()
         plan = topology.tensors("block_plan", weight.device)
@@ -60,9 +63,10 @@ def solve(topology: Topology, weight: Tensor, rhs: Tensor, solver: Solver | None
     _check_weight(topology, weight)
     _check_nodes("rhs", rhs, topology, "H", "K")
     _check_equal_heads(weight, "rhs", rhs)
+    check_all_finite({"weight": [weight], "rhs": [rhs]}, _INPUT)
     dtype = _compute_dtype(weight, rhs)
-    lead = _lead([weight.shape[:-1], rhs.shape[:-2]])
-    with torch.autocast(rhs.device.type, enabled=False):
+    lead = torch.broadcast_shapes(weight.shape[:-1], rhs.shape[:-2])
+    with _without_autocast(rhs):
         flat = _flatten(weight.to(dtype), lead, 1)
         x = _pick(solver, topology).resolvent(topology, flat).solve(_flatten(rhs.to(dtype), lead, 2))
     check_finite("the solution", x, _SINGULAR)
@@ -96,35 +100,80 @@ def mix(
         ``[..., H, T, P]``, in the dtype of ``V``, computed in float32 at least.
     """
     topologies, weights, Cs, Bs, scales = _listed(topology, weight, C, B, scale)
+    tensors = (*weights, *Cs, *Bs, *scales, V)
+    # Checks and choices depend on shapes and dtypes alone: they are made once for these.
+    plan = topologies[0].once(
+        ("mix", *topologies[1:], solver, *map(_signature, tensors)),
+        lambda: _plan_mix(topologies, weights, Cs, Bs, V, scales, solver),
+    )
+    check_all_finite({"weight": weights, "C": Cs, "B": Bs, "scale": scales, "V": [V]}, _INPUT)
+    with _without_autocast(V):
+        y = _mix_planned(plan, topologies, weights, Cs, Bs, V, scales)
+    check_finite("the mix", y, _SINGULAR)
+    return y if y.dtype == V.dtype else y.to(V.dtype)
+
+
+@dataclass(frozen=True)
+class _MixPlan:
+    """What shapes and dtypes tell of a mix.
+
+    Attributes:
+        lead: leading dimensions, broadcast.
+        dtype: in which it is computed.
+        choice: solvers and form.
+        as_is: whether no tensor has to be converted or reshaped.
+    """
+
+    lead: tuple[int, ...]
+    dtype: torch.dtype
+    choice: Choice
+    as_is: bool
+
+
+def _plan_mix(topologies: list, weights: list, Cs: list, Bs: list, V: Tensor, scales: list, solver: Any) -> _MixPlan:
     for t, w, c, b, s in zip(topologies, weights, Cs, Bs, scales, strict=True):
         _check_mix(t, w, c, b, V, s)
+    leads = [x.shape[:-2] for x in (*weights, *scales) if x is not None] + [x.shape[:-3] for x in (*Cs, *Bs, V)]
+    lead = torch.broadcast_shapes(*leads)
     tensors = [x for x in (*weights, *Cs, *Bs, *scales, V) if x is not None]
     dtype = _compute_dtype(*tensors)
-    lead = _lead([x.shape[:-2] for x in (*weights, *scales) if x is not None] + [x.shape[:-3] for x in (*Cs, *Bs, V)])
-    H, (N, P), G = V.shape[-3], (Cs[0].shape[-1], V.shape[-1]), Cs[0].shape[-3]
+    N, P, groups_per_head = Cs[0].shape[-1], V.shape[-1], Cs[0].shape[-3] / V.shape[-3]
     choice = topologies[0].once(
-        ("choice", *topologies[1:], N, P, G / H, solver), lambda: select_solver(topologies, N, P, G / H, solver)
+        ("choice", *topologies[1:], N, P, groups_per_head, solver),
+        lambda: select_solver(topologies, N, P, groups_per_head, solver),
     )
-    with torch.autocast(V.device.type, enabled=False):
-        once: dict[int, Tensor] = {}
+    as_is = len(lead) == 1 and all(x == lead for x in leads) and all(x.dtype == dtype for x in tensors)
+    return _MixPlan(lead, dtype, choice, as_is)
 
-        def flat(x: Tensor, kept: int) -> Tensor:
-            if id(x) not in once:
-                once[id(x)] = _flatten(x if x.dtype == dtype else x.to(dtype), lead, kept)
-            return once[id(x)]
 
-        terms = [
-            Term(
-                s.resolvent(t, flat(w, 2).flatten(0, 1)),
-                flat(c, 3),
-                flat(b, 3),
-                None if a is None else flat(a, 2),
-            )
-            for s, t, w, c, b, a in zip(choice.solvers, topologies, weights, Cs, Bs, scales, strict=True)
-        ]
-        y = (mix_by_mask if choice.form == "mask" else mix_by_states)(terms, flat(V, 3))
-    check_finite("the mix", y, _SINGULAR)
-    return y.reshape(*lead, *y.shape[1:]).to(V.dtype)
+def _mix_planned(
+    plan: _MixPlan, topologies: list, weights: list, Cs: list, Bs: list, V: Tensor, scales: list
+) -> Tensor:
+    once: dict[int, Tensor] = {}
+
+    def flat(x: Tensor, kept: int) -> Tensor:
+        if plan.as_is:
+            return x
+        if id(x) not in once:
+            once[id(x)] = _flatten(x.to(plan.dtype), plan.lead, kept)
+        return once[id(x)]
+
+    terms = [
+        Term(s, t, flat(w, 2), flat(c, 3), flat(b, 3), None if a is None else flat(a, 2))
+        for s, t, w, c, b, a in zip(plan.choice.solvers, topologies, weights, Cs, Bs, scales, strict=True)
+    ]
+    y = (mix_by_mask if plan.choice.form == "mask" else mix_by_states)(terms, flat(V, 3))
+    return y if plan.as_is else y.reshape(*plan.lead, *y.shape[1:])
+
+
+def _signature(x: Any) -> Any:
+    """What the checks of a tensor depend on; other things are never equal, so that they are always checked."""
+    return (x.shape, x.dtype, x.device) if isinstance(x, Tensor) else x if x is None else object()
+
+
+def _without_autocast(x: Tensor) -> Any:
+    device = x.device.type
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 def _pick(solver: Solver | None, topology: Topology) -> Solver:
@@ -133,13 +182,8 @@ def _pick(solver: Solver | None, topology: Topology) -> Solver:
 
 def _flatten(x: Tensor, lead: Sequence[int], kept: int) -> Tensor:
     """``x`` with its leading dimensions broadcast to ``lead`` and made one; the last ``kept`` stay."""
-    here, tail = x.shape[: x.dim() - kept], x.shape[x.dim() - kept :]
-    return (x if here == lead else x.expand(*lead, *tail)).reshape(prod(lead), *tail)
-
-
-def _lead(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """Leading dimensions, broadcast; most often they are equal, which is quick to see."""
-    return shapes[0] if all(s == shapes[0] for s in shapes) else torch.broadcast_shapes(*shapes)
+    tail = x.shape[-kept:]
+    return x.expand(*lead, *tail).reshape(prod(lead), *tail)
 
 
 def _compute_dtype(*tensors: Tensor) -> torch.dtype:
@@ -170,12 +214,11 @@ def _listed(topology: Any, *arguments: Any) -> tuple[list, ...]:
     return topologies, *lists
 
 
-def _check_tensor(name: str, x: Tensor, remedy: str = _INPUT) -> None:
+def _check_tensor(name: str, x: Tensor) -> None:
     if not isinstance(x, Tensor):
         raise ValueError(f"{name} must be a tensor, found {type(x).__name__}")
     if not x.is_floating_point():
         raise ValueError(f"{name} must be floating point, found {x.dtype}; convert it with .float()")
-    check_finite(name, x, remedy)
 
 
 def _check_topology(topology: Topology) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from threading import local
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,216 +14,284 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from chimera_ssm.solvers.blocks import join, split
-from chimera_ssm.solvers.compiled.common import Once, arrays_of, flipped, plan_of, quarters
+from chimera_ssm.solvers.compiled.common import flipped, plan_of, quarters
 from chimera_ssm.topology import Topology
-
-if TYPE_CHECKING:
-    from chimera_ssm.solvers.kernels.plan import SweepPlan
 
 #: Numbers of M that exist at once: enough to keep threads busy, few enough to stay in a cache.
 _MASK_ELEMENTS = 1 << 21
 
 
-class _Kept(local):
-    """The memory of M, kept by each thread from call to call: new pages cost more than what is done with them."""
+class _Scratch(local):
+    """Memory that each thread keeps from call to call: new pages cost more than what is done with them."""
 
     def __init__(self) -> None:
-        self.by_dtype: dict[torch.dtype, Tensor] = {}
+        self.kept: dict[Any, Tensor] = {}
+        self.views: dict[Any, Tensor] = {}
+
+    def get(self, name: str, dtype: torch.dtype, *shape: int) -> Tensor:
+        """Uninitialised memory, the same at every call if it is not too much."""
+        view = self.views.get((name, dtype, shape))
+        return self._make(name, dtype, shape) if view is None else view
+
+    def _make(self, name: str, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
+        size = prod(shape)
+        if size > _MASK_ELEMENTS:
+            return torch.empty(shape, dtype=dtype)
+        if (name, dtype) not in self.kept or self.kept[name, dtype].numel() < size or len(self.views) > 64:
+            self.views.clear()  # they hold on to the memory before
+            with torch.inference_mode(False):  # it may be used for training next
+                self.kept[name, dtype] = torch.empty(size, dtype=dtype)
+        self.views[name, dtype, shape] = view = self.kept[name, dtype][:size].view(shape)
+        return view
 
 
-_kept = _Kept()
-
-
-def _memory(like: Tensor, *shape: int) -> Tensor:
-    """Uninitialised memory in the dtype of ``like``, the same at every call if it is not too much."""
-    size = prod(shape)
-    if size > _MASK_ELEMENTS:
-        return like.new_empty(shape)
-    if like.dtype not in _kept.by_dtype:
-        with torch.inference_mode(False):  # it may be used for training next
-            _kept.by_dtype[like.dtype] = torch.empty(_MASK_ELEMENTS, dtype=like.dtype)
-    return _kept.by_dtype[like.dtype][:size].view(shape)
+_scratch = _Scratch()
 
 
 def mix_by_masks(topologies: list[Topology], weights: list[Tensor], Cs: list[Tensor], Bs: list[Tensor], V: Tensor,
                  scales: list[Tensor]) -> Tensor:  # fmt: skip
     """``Σ_d (L_d ⊙ C_d B̄_dᵀ) V`` on acyclic topologies, shapes as in `chimera_ssm.solvers.forms`."""
-    return _MaskMix.apply(V, topologies, *weights, *scales, *Cs, *Bs)
+    pairs = [(id(C), id(B)) for C, B in zip(Cs, Bs, strict=True)]
+    first_use = tuple(pairs.index(pair) for pair in pairs)
+    layout = topologies[0].once(
+        ("mask layout", *topologies[1:], V.shape, Cs[0].shape, first_use),
+        lambda: _Layout(topologies, V.shape, Cs[0].shape, first_use),
+    )
+    if not torch.is_grad_enabled():
+        return _forward(V, layout, (*weights, *scales, *Cs, *Bs), keep=False)[0]
+    return _MaskMix.apply(V, layout, *weights, *scales, *Cs, *Bs)
+
+
+def _forward(V: Tensor, layout: _Layout, tensors: tuple[Tensor, ...], keep: bool) -> tuple[Tensor, list[Tensor]]:
+    """The mix, and the products S of each chunk if they are to be kept."""
+    inputs = _Inputs(layout, *quarters(tensors))
+    v = layout.rows(V)
+    y, kept = v.new_empty(v.shape), []
+    for chunk in layout.chunks:
+        S = inputs.products(chunk, keep)
+        M = inputs.masks(chunk, S)
+        torch.bmm(layout.narrowed(M), chunk.of(v), out=chunk.of(y))
+        kept += [S] if keep else []
+    return layout.nodes(y, V.shape), kept
 
 
 class _MaskMix(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, V: Tensor, topologies: list[Topology], *tensors: Tensor) -> Tensor:
-        layout = _Layout(topologies, V, *quarters(tensors))
-        ctx.save_for_backward(V, *tensors)
-        ctx.topologies = topologies
-        v = layout.split(V.detach().flatten(0, 1))
-        y = torch.empty_like(v)
-        for groups, heads, M in layout.chunks():
-            layout.fill(M, heads, layout.products(groups))
-            masks = layout.as_blocks(M)[..., : layout.side]
-            torch.bmm(masks, v[heads].flatten(0, 1), out=y[heads].flatten(0, 1))
-        return layout.join(y).view(V.shape)
+    def forward(ctx: Any, V: Tensor, layout: _Layout, *tensors: Tensor) -> Tensor:
+        y, kept = _forward(V, layout, tensors, layout.products_are_small and any(ctx.needs_input_grad))
+        ctx.save_for_backward(V, *tensors, *kept)
+        ctx.layout = layout
+        return y
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-        V, *tensors = ctx.saved_tensors
-        layout = _Layout(ctx.topologies, V, *quarters(tuple(tensors)))
-        g = layout.split(grads[0].flatten(0, 1))
-        wide = layout.split(V.flatten(0, 1), layout.columns)
-        dV = torch.empty_like(wide)
-        gradients = layout.empty_gradients()
-        for groups, heads, M in layout.chunks():
-            products = layout.products(groups)
-            layout.fill(M, heads, products)
-            blocks, out = layout.as_blocks(M), g[heads].flatten(0, 1)
-            torch.bmm(blocks.mT, out, out=dV[heads].flatten(0, 1))
-            torch.bmm(out, wide[heads].flatten(0, 1).mT, out=blocks)
-            layout.adjoint(M, groups, heads, products, gradients)
-        dV = layout.join(dV[..., : layout.side, :]).view(V.shape)
-        return dV, None, *(x for kind in gradients for x in kind)
+        layout, (V, *saved) = ctx.layout, ctx.saved_tensors
+        count = 4 * len(layout.topologies)
+        inputs, kept = _Inputs(layout, *quarters(tuple(saved[:count]))), saved[count:]
+        v, g = layout.rows(V), layout.rows(grads[0])
+        dV, gradients = v.new_empty(v.shape), _Gradients(inputs)
+        for number, chunk in enumerate(layout.chunks):
+            S = kept[number] if kept else inputs.products(chunk, keep=False)
+            M = inputs.masks(chunk, S)
+            torch.bmm(layout.narrowed(M).mT, chunk.of(g), out=chunk.of(dV))
+            torch.bmm(chunk.of(g), layout.widened("v", chunk.of(v)).mT, out=M)
+            gradients.add(chunk, S, M)
+        return layout.nodes(dV, V.shape), None, *gradients.of_tensors()
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Heads that are worked on at once.
+
+    Attributes:
+        start: the first of them.
+        heads: how many.
+        groups: slice of blocks of B and C: those of their groups.
+        blocks: slice of blocks of V.
+        whole: whether there is no other chunk.
+    """
+
+    start: int
+    heads: int
+    groups: slice
+    blocks: slice
+    whole: bool
+
+    def of(self, x: Tensor) -> Tensor:
+        """Blocks of these heads, of all ``[heads·parts, ·, ·]``."""
+        return x if self.whole else x[self.blocks]
+
+    def of_pairs(self, x: Tensor, pairs: int) -> Tensor:
+        """Blocks of their groups, of all ``[pairs·groups·parts, side, N]``."""
+        return x if self.whole else x.unflatten(0, (pairs, -1))[:, self.groups].flatten(0, 1)
 
 
 class _Layout:
-    """Padded blocks of a mask mix: rows and columns within each part of the topologies, columns in whole vectors."""
+    """How a mask mix of given shapes is laid out; made once for these.
 
-    def __init__(self, topologies: list[Topology], V: Tensor, weights: Any, scales: Any, Cs: Any, Bs: Any):
-        self.topologies, self.weights, self.Cs, self.Bs = topologies, weights, Cs, Bs
-        self.scales = [s.flatten(0, 1) for s in scales]
-        self.plan = topologies[0].tensors("block_plan", V.device)
-        (self.blocks, self.side), self.groups = self.plan.shape, Cs[0].shape[0] * Cs[0].shape[1]
+    Rows and columns are counted within each part of the topologies, columns in whole vectors:
+    ``V [heads·parts, side, P]``, ``M [heads·parts, side, columns]``, ``C, B [pairs·groups·parts, side, N]``. A pair is
+    a C with its B; pairs that are used twice are there once.
+
+    Args:
+        topologies: on the same nodes.
+        V: shape of V, ``[Z, H, T, P]``.
+        C: shape of C and B, ``[Z, G, T, N]``.
+        first_use: for each topology the first one that has the same C and B.
+    """
+
+    def __init__(self, topologies: list[Topology], V: torch.Size, C: torch.Size, first_use: tuple[int, ...]):
+        self.topologies, self.shape_of_C = topologies, C
+        self.plan = topologies[0].tensors("block_plan", torch.device("cpu"))
+        self.parts, self.side = self.plan.shape
         self.columns = -(-self.side // 8) * 8
-        self.share = V.shape[0] * V.shape[1] // self.groups
-        split = Once(lambda x: self.split(x.detach().flatten(0, 1), self.columns))
-        self.C, self.B = [split(x) for x in Cs], [split(x) for x in Bs]
+        self.heads, self.groups = V[0] * V[1], C[0] * C[1]
+        self.share = self.heads // self.groups
+        self.pairs = sorted(set(first_use))
+        self.which = np.array([self.pairs.index(d) for d in first_use])
+        self.products_are_small = len(self.pairs) * self.groups * self.columns <= 2 * self.heads * V[3]
+        self.chunks = self._chunks()
 
-    def split(self, x: Tensor, side: int | None = None) -> Tensor:
-        """``[H, T, K]`` → ``[H, blocks, side, K]``."""
-        blocks, missing = split(self.plan, x), (side or self.side) - self.side
-        return (pad(blocks, (0, 0, 0, missing)) if missing else blocks).contiguous()
-
-    def join(self, x: Tensor) -> Tensor:
-        """The reverse."""
-        return join(self.plan, x)
-
-    def as_blocks(self, M: Tensor) -> Tensor:
-        """``[H, rows, columns]`` → ``[H·blocks, side, columns]``."""
-        return M.view(-1, self.side, self.columns)
-
-    def chunks(self) -> Any:
-        """Groups, heads and a matrix M for them: a few at a time, in the same memory."""
-        size = self.blocks * self.side * self.columns
-        step = max(1, _MASK_ELEMENTS // (size * self.share))
-        heads = min(step, self.groups) * self.share
-        memory = _memory(self.weights[0], heads, self.blocks * self.side, self.columns)
+    def _chunks(self) -> list[_Chunk]:
+        step = max(1, _MASK_ELEMENTS // (self.share * self.parts * self.side * self.columns))
+        chunks = []
         for first in range(0, self.groups, step):
-            groups = slice(first, min(first + step, self.groups))
-            heads = slice(groups.start * self.share, groups.stop * self.share)
-            yield groups, heads, memory[: heads.stop - heads.start]
+            groups = slice(first * self.parts, min(first + step, self.groups) * self.parts)
+            blocks = slice(groups.start * self.share, groups.stop * self.share)
+            heads = (blocks.stop - blocks.start) // self.parts
+            chunks.append(_Chunk(first * self.share, heads, groups, blocks, heads == self.heads))
+        return chunks
 
-    def products(self, groups: slice) -> list[Tensor]:
-        """``S = C Bᵀ`` for each topology, ``[G, rows, columns]``, each pair of tensors once."""
-        once: dict[tuple[int, int], Tensor] = {}
-        for C, B in zip(self.C, self.B, strict=True):
-            if (id(C), id(B)) not in once:
-                S = C[groups, :, : self.side].flatten(0, 1) @ B[groups].flatten(0, 1).mT
-                once[id(C), id(B)] = S.view(-1, self.blocks * self.side, self.columns)
-        return [once[id(C), id(B)] for C, B in zip(self.C, self.B, strict=True)]
+    def rows(self, x: Tensor) -> Tensor:
+        """``[..., T, K]`` → ``[·, side, K]``."""
+        return (x if self.plan.trivial else split(self.plan, x)).reshape(-1, self.side, x.shape[-1])
 
-    def fill(self, M: Tensor, heads: slice, products: list[Tensor]) -> None:
-        """``M = Σ_d L_d ⊙ C_d B̄_dᵀ``."""
+    def nodes(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """The reverse."""
+        return (x if self.plan.trivial else join(self.plan, x.view(-1, self.parts, *x.shape[1:]))).view(shape)
+
+    def widened(self, name: str, x: Tensor) -> Tensor:
+        """``[·, side, K]`` → ``[·, columns, K]``, with rows of zeros."""
+        if self.side == self.columns:
+            return x
+        wide = _scratch.get(name, x.dtype, x.shape[0], self.columns, x.shape[2])
+        wide[:, : self.side] = x
+        wide[:, self.side :] = 0
+        return wide
+
+    def narrowed(self, x: Tensor) -> Tensor:
+        """``[·, side, columns]`` → ``[·, side, side]``."""
+        return x if self.side == self.columns else x[..., : self.side]
+
+    @cached_property
+    def forward_plans(self) -> tuple[Any, ...]:
+        """What `masks_forward` wants to know of the topologies."""
+        plans = [plan_of(t, carry=False) for t in self.topologies]
+        names = "node", "row", "column", "begin", "edge", "source_slot", "slot"
+        slots = max(p.slots for p in plans)
+        low, high = _stack_plans(plans, "low"), _stack_plans(plans, "high")
+        return *(_stack_plans(plans, n) for n in names), slots, low, high, self.which
+
+    @cached_property
+    def backward_plans(self) -> tuple[Any, ...]:
+        """What `masks_backward` wants to know of them."""
+        plans = [plan_of(t, carry=False) for t in self.topologies]
+        backs = [plan_of(flipped(t), carry=False) for t in self.topologies]
+        names = "node", "row", "column", "begin", "edge", "source_step", "low", "high"
+        steps = np.stack([np.argsort(p.node)[b.node] for p, b in zip(plans, backs, strict=True)])
+        back_names = "begin", "edge", "source_slot", "slot"
+        back_arrays = (_stack_plans(backs, n) for n in back_names)
+        slots = max(b.slots for b in backs)
+        return *(_stack_plans(plans, n) for n in names), steps, *back_arrays, slots, self.which
+
+
+class _Inputs:
+    """Weights and scales ``[D, heads, ·]``, C and B of a mask mix, and what is made of them."""
+
+    def __init__(self, layout: _Layout, weights: Any, scales: Any, Cs: Any, Bs: Any):
+        self.layout = layout
+        self.weight = _stacked(weights).view(len(weights), layout.heads, -1)
+        self.scale = torch.stack(scales).view(len(scales), layout.heads, -1)
+        self.C = layout.rows(torch.stack([Cs[d] for d in layout.pairs]))
+        self.B = layout.rows(torch.stack([Bs[d] for d in layout.pairs]))
+
+    def products(self, chunk: _Chunk, keep: bool) -> Tensor:
+        """``S = C Bᵀ``, ``[pairs, groups, parts·side, columns]``; in memory of its own if it is to be kept."""
+        layout = self.layout
+        shape = len(layout.pairs), chunk.heads // layout.share, layout.parts * layout.side, layout.columns
+        S = self.C.new_empty(shape) if keep else _scratch.get("S", self.C.dtype, *shape)
+        B = layout.widened("B", chunk.of_pairs(self.B, shape[0]))
+        torch.bmm(chunk.of_pairs(self.C, shape[0]), B.mT, out=S.view(-1, layout.side, layout.columns))
+        return S
+
+    def masks(self, chunk: _Chunk, S: Tensor) -> Tensor:
+        """``M = Σ_d L_d ⊙ C_d B̄_dᵀ``, ``[heads·parts, side, columns]``."""
         from chimera_ssm.solvers.kernels import masks, pool
 
-        plan = _stacked_plans(self.topologies)
-        steps = (
-            plan["node"],
-            plan["row"],
-            plan["column"],
-            plan["begin"],
-            plan["edge"],
-            plan["source_slot"],
-            plan["slot"],
-        )
-        which, S = self._distinct(products)
-        arrays = arrays_of(self._stack(self.weights, heads), self._stack(self.scales, heads), S, M)
+        layout = self.layout
+        M = _scratch.get("M", S.dtype, chunk.heads, *S.shape[2:])
         pool.run(
-            masks.masks_forward, M.shape[0], *steps, plan["slots"], plan["low"], plan["high"], which, *arrays,
-            work=len(products) * M.numel(),
+            masks.masks_forward, chunk.heads, chunk.start, layout.share, *layout.forward_plans,
+            self.weight.numpy(), self.scale.numpy(), S.numpy(), M.numpy(), work=len(layout.topologies) * M.numel(),
         )  # fmt: skip
+        return M.view(-1, layout.side, layout.columns)
 
-    @staticmethod
-    def _stack(tensors: Any, heads: slice) -> Tensor:
-        """``[D, H, ·]``, zeros where a topology has less."""
-        size = max(x.shape[1] for x in tensors)
-        return torch.stack([pad(x[heads].detach(), (0, size - x.shape[1])) for x in tensors])
 
-    @staticmethod
-    def _distinct(products: list[Tensor]) -> tuple[Any, Tensor]:
-        """For each topology the number of its products among the distinct ones, and these."""
-        distinct = list({id(S): S for S in products}.values())
-        which = np.array([next(i for i, S in enumerate(distinct) if S is T) for T in products])
-        return which, distinct[0].unsqueeze(0) if len(distinct) == 1 else torch.stack(distinct)
+class _Gradients:
+    """Gradients of weights, scales, Cs and Bs, collected chunk by chunk."""
 
-    def empty_gradients(self) -> list[list[Tensor]]:
-        """Room for gradients of weights, scales, Cs and Bs."""
+    def __init__(self, inputs: _Inputs):
+        self.layout, self.inputs = inputs.layout, inputs
+        self.weight, self.scale, self.C, self.B = (
+            torch.empty_like(x) for x in (inputs.weight, inputs.scale, inputs.C, inputs.B)
+        )
+
+    def add(self, chunk: _Chunk, S: Tensor, dM: Tensor) -> None:
+        """Gradients of these heads for ``dM = g Vᵀ``."""
+        from chimera_ssm.solvers.kernels import masks, pool
+
+        layout, inputs, work = self.layout, self.inputs, dM.numel() * len(self.layout.topologies)
+        splits = min(layout.share, -(-pool.threads_for(work) // (S.shape[0] * S.shape[1])))
+        dS = _scratch.get("dS", S.dtype, splits, *S.shape)
+        pool.run(
+            masks.masks_backward, splits * S.shape[0] * S.shape[1], chunk.start, layout.share, splits,
+            *layout.backward_plans, inputs.weight.numpy(), inputs.scale.numpy(), S.numpy(),
+            dM.view(chunk.heads, *S.shape[2:]).numpy(), self.weight.numpy(), self.scale.numpy(), dS.numpy(), work=work,
+        )  # fmt: skip
+        dS = layout.narrowed((dS[0] if splits == 1 else dS.sum(0)).view(-1, layout.side, layout.columns))
+        for gradient, d, other in ((self.C, dS, inputs.B), (self.B, dS.mT, inputs.C)):
+            other = chunk.of_pairs(other, S.shape[0])
+            if chunk.whole:
+                torch.bmm(d, other, out=gradient)
+            else:
+                product = torch.bmm(d, other, out=_scratch.get("dC", d.dtype, *other.shape))
+                gradient.unflatten(0, (S.shape[0], -1))[:, chunk.groups] = product.unflatten(0, (S.shape[0], -1))
+
+    def of_tensors(self) -> list[Tensor | None]:
+        """In the order of `_MaskMix`'s tensors; a C or B that was used twice has its gradient where it was first."""
+        layout, D = self.layout, len(self.layout.topologies)
+        lead = layout.shape_of_C[0], layout.heads // layout.shape_of_C[0]
+        dCs, dBs = dict.fromkeys(range(D)), dict.fromkeys(range(D))
+        shape = len(layout.pairs), *layout.shape_of_C
+        for d, dC, dB in zip(layout.pairs, layout.nodes(self.C, shape), layout.nodes(self.B, shape), strict=True):
+            dCs[d], dBs[d] = dC, dB
         return [
-            [torch.zeros_like(w) for w in self.weights],
-            [torch.zeros_like(s).view(-1, self.Cs[0].shape[1] * self.share, s.shape[-1]) for s in self.scales],
-            [torch.empty_like(C) for C in self.Cs],
-            [torch.empty_like(B) for B in self.Bs],
+            *(dw[..., : t.num_edges] for dw, t in zip(self.weight.unflatten(1, lead), layout.topologies, strict=True)),
+            *self.scale.unflatten(1, lead),
+            *dCs.values(),
+            *dBs.values(),
         ]
 
-    def adjoint(
-        self, dM: Tensor, groups: slice, heads: slice, products: list[Tensor], gradients: list[list[Tensor]]
-    ) -> None:
-        """Gradients of these groups for ``dM = g Vᵀ``."""
-        from chimera_ssm.solvers.kernels import masks, pool
 
-        count = groups.stop - groups.start
-        splits = min(self.share, -(-pool.threads_for(dM.numel()) // count))
-        memory = products[0].new_empty(splits, *products[0].shape)  # new memory costs more than what is done with it
-        for d, (topology, S) in enumerate(zip(self.topologies, products, strict=True)):
-            plan, back = plan_of(topology, carry=False), plan_of(flipped(topology), carry=False)
-            dS = memory.zero_()
-            dw, dscale = gradients[0][d][heads], gradients[1][d].flatten(0, 1)[heads]
-            arrays = arrays_of(self.weights[d][heads], self.scales[d][heads], S, dM, dw, dscale, dS)
-            pool.run(
-                masks.masks_backward, count * splits, splits, plan.node, plan.row, plan.column, plan.begin, plan.edge,
-                plan.source_step, plan.low, plan.high, _back_steps(topology, plan, back), back.begin, back.edge,
-                back.source_slot, back.slot, back.slots, *arrays, work=dM.numel(),
-            )  # fmt: skip
-            dS = (dS[0] if splits == 1 else dS.sum(0)).view(-1, self.side, self.columns)
-            C, B = self.C[d][groups, :, : self.side].flatten(0, 1), self.B[d][groups].flatten(0, 1)
-            dC, dB = (
-                (dS @ B).view(count, self.blocks, self.side, -1),
-                (dS.mT @ C).view(count, self.blocks, self.columns, -1),
-            )
-            gradients[2][d].flatten(0, 1)[groups] = self.join(dC)
-            gradients[3][d].flatten(0, 1)[groups] = self.join(dB[:, :, : self.side])
+def _stacked(tensors: tuple[Tensor, ...]) -> Tensor:
+    """``[D, ..., ·]``, zeros where a topology has less."""
+    size = max([x.shape[-1] for x in tensors])
+    return torch.stack([x if x.shape[-1] == size else pad(x, (0, size - x.shape[-1])) for x in tensors])
 
 
-def _stacked_plans(topologies: list[Topology]) -> dict[str, Any]:
-    """Plans of several topologies on the same nodes, each array ``[D, ·]``, padded with zeros."""
-
-    def make() -> dict[str, Any]:
-        plans = [plan_of(t, carry=False) for t in topologies]
-        stacked: dict[str, Any] = {"slots": max(p.slots for p in plans)}
-        for name in ("node", "row", "column", "begin", "edge", "source_slot", "slot", "low", "high"):
-            arrays = [getattr(p, name) for p in plans]
-            size = max(1, *(a.size for a in arrays))
-            stacked[name] = np.stack([np.pad(a, (0, size - a.size)) for a in arrays])
-        return stacked
-
-    return topologies[0].once(("stacked plans", *topologies[1:]), make)
-
-
-def _back_steps(topology: Topology, plan: SweepPlan, back: SweepPlan) -> Any:
-    """Step of the plan that each step of the flipped plan corresponds to."""
-
-    def make() -> Any:
-        step = np.empty_like(plan.node)
-        step[plan.node] = np.arange(plan.node.size, dtype=plan.node.dtype)
-        return step[back.node]
-
-    return topology.once("back steps", make)
+def _stack_plans(plans: list[Any], name: str) -> Any:
+    """An array of each plan, ``[D, ·]``, padded with zeros."""
+    arrays = [getattr(p, name) for p in plans]
+    size = max(1, *(a.size for a in arrays))
+    return np.stack([np.pad(a, (0, size - a.size)) for a in arrays])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def mix_by_states(topologies: list[Topology], weights: list[Tensor], Cs: list[Tensor], Bs: list[Tensor], V: Tensor,
                   scales: list[Tensor]) -> Tensor:  # fmt: skip
     """``Σ_d (L_d ⊙ C_d B̄_dᵀ) V`` on acyclic topologies, shapes as in `chimera_ssm.solvers.forms`."""
-    return _StateMix.apply(V, topologies, *weights, *scales, *Cs, *Bs)
+    return _StateMix.apply(V, topologies, *(w.flatten(0, 1) for w in weights), *scales, *Cs, *Bs)
 
 
 class _StateMix(torch.autograd.Function):
