@@ -109,16 +109,23 @@ class ExactResolvent(Resolvent):
     def solve(self, rhs: Tensor) -> Tensor:
         return _Solve.apply(self.weight, rhs, self.topology, self.factors, False)
 
+    def _rows(self) -> Tensor:
+        """`mask` by factors that have it as a method ``rows()``."""
+        return _Solve.apply(self.weight, None, self.topology, self.factors, False)
+
 
 class _Solve(torch.autograd.Function):
     """x = L b and its adjoint, on edges only: λ = Lᵀ g, ∂b = λ, ∂A_ij = λ_i · x_j.
 
-    Written with itself, transposed, so that it can be differentiated again.
+    Written with itself, transposed, so that it can be differentiated again. Without b, L itself, by factors that know
+    a quicker way to it.
     """
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, rhs: Tensor, topology: Topology, factors: Factors, transpose: bool) -> Tensor:
-        x = factors.apply(rhs.detach(), transpose)
+    def forward(
+        ctx: Any, weight: Tensor, rhs: Tensor | None, topology: Topology, factors: Any, transpose: bool
+    ) -> Tensor:
+        x = factors.rows() if rhs is None else factors.apply(rhs.detach(), transpose)
         ctx.save_for_backward(weight, x)
         ctx.topology, ctx.factors, ctx.transpose = topology, factors, transpose
         return x
@@ -133,7 +140,7 @@ class _Solve(torch.autograd.Function):
             if ctx.needs_input_grad[0]:
                 at_target, at_source = (x, adjoint) if ctx.transpose else (adjoint, x)
                 on_edges = edge_products(ctx.topology, at_target, at_source)
-        return on_edges, adjoint, None, None, None
+        return on_edges, adjoint if ctx.needs_input_grad[1] else None, None, None, None
 
 
 def edge_products(topology: Topology, at_target: Tensor, at_source: Tensor) -> Tensor:

@@ -66,6 +66,9 @@ class Elimination(Solver):
 class CompiledResolvent(ExactResolvent):
     """A resolvent by compiled kernels, which also mix with blocks of its columns while they are in a cache."""
 
+    def mask(self) -> Tensor:
+        return self._rows()
+
     def mix_mask(self, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
         return compiled.lu_mix_mask(self.topology, self.weight, C, B, V)
 

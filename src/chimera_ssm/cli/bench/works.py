@@ -117,17 +117,14 @@ class Attention:
 
 @dataclass(frozen=True)
 class Masks:
-    """All rows of L within each part of a union of equally large graphs: a solve with one-hot columns."""
+    """All rows of L within each part of a union of equally large graphs."""
 
     topologies: Topologies
     heads: int
 
     def build(self) -> Steps:
-        import torch
-
-        topology, weight, size = _weighted_union(self.topologies, self.heads)
-        rhs = torch.eye(size).repeat(len(topology.parts), 1).expand(self.heads, -1, -1).contiguous()
-        return Steps(lambda: chimera.solve(topology, weight, rhs))
+        topology, weight, _ = _weighted_union(self.topologies, self.heads)
+        return Steps(lambda: chimera.Elimination().resolvent(topology, weight).mask())
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -51,6 +52,17 @@ class CompiledLDU:
         flat, strides = flatten(rhs)
         run(solve, tasks, width, self.plan, *arrays_of(ahead, back, self.inverse, flat), *strides, *arrays_of(x),
             work=G * K * (T + 2 * ahead.shape[1]))  # fmt: skip
+        return x
+
+    def rows(self) -> Tensor:
+        """Rows of (I − A)⁻¹ within each part, ``[G, T, S]`` with S nodes in the largest part."""
+        from chimera_ssm.solvers.kernels.lu import invert
+        from chimera_ssm.solvers.kernels.pool import run
+
+        (G, T), parts = self.inverse.shape, np.diff(self.plan.part)
+        x = self.inverse.new_empty(G, T, int(parts.max()))
+        run(invert, G * parts.size, self.plan, *arrays_of(self.lower, self.upper, self.inverse, x),
+            work=x.shape[2] * G * (T + 2 * self.lower.shape[1]))  # fmt: skip
         return x
 
     def transposed(self) -> tuple[Tensor, Tensor]:

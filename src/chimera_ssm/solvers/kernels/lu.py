@@ -88,6 +88,31 @@ def solve(first, last, width, plan, ahead, back, inverse, rhs, head_stride, row_
             copy(x, (head * nodes + at(plan.node, i)) * K + c, block, width * (i - begin), count)
 
 
+@kernel
+def invert(first, last, plan, lower, upper, inverse, x):
+    """Rows of (I − A)⁻¹ within each part, ``x [H, T, S]`` with S nodes in the largest part; tasks are heads × parts."""
+    _, nodes, S = x.shape
+    parts, width, one = plan.part.size - 1, -(-S // 32) * 32, x.dtype.type(1)
+    block = np.empty((np.diff(plan.part).max(), width), x.dtype)
+    for task in range(first, last):
+        head, p = task // parts, task % parts
+        begin, end = plan.part[p], plan.part[p + 1]
+        columns = -(-(end - begin) // 32) * 32
+        block[: end - begin] = 0
+        fo, io = head * lower.shape[1], head * nodes
+        for i in range(begin, end):  # row i of L⁻¹ is zero but for its descendants
+            b, e = at(plan.lower_begin, i), at(plan.lower_begin, i + 1)
+            put(block, width * (i - begin) + at(plan.node, i) - begin, one)
+            if e > b:
+                low, high = at(plan.low, i), at(plan.high, i)
+                add_rows(block, width, begin, i, low, high, one, b, e, plan.lower_column, lower, fo)
+        for i in range(end - 1, begin - 1, -1):
+            b, e = at(plan.upper_begin, i), at(plan.upper_begin, i + 1)
+            add_rows(block, width, begin, i, 0, columns, at(inverse, io + i), b, e, plan.upper_column, upper, fo)
+        for i in range(begin, end):
+            copy(x, (head * nodes + at(plan.node, i)) * S, block, width * (i - begin), S)
+
+
 @inlined
 def copy(out, o, x, i, count):
     """Copy ``count`` numbers."""

@@ -23,6 +23,7 @@ class LUPlan(NamedTuple):
         part: ranks where each part begins, with one more entry for the end.
         node: node of each rank, ``[T]``.
         descendant: first descendant of each rank, ``[T]``.
+        low, high: range of nodes that its descendants and itself are in, in whole vectors within their part, ``[T]``.
         lower_begin: row i of L has entries ``lower_begin[i]`` to ``lower_begin[i + 1]``, ``[T + 1]``.
         lower_column: their columns, all before i, ``[F]``.
         upper_begin: the same for U, ``[T + 1]``.
@@ -37,6 +38,8 @@ class LUPlan(NamedTuple):
     part: Array
     node: Array
     descendant: Array
+    low: Array
+    high: Array
     lower_begin: Array
     lower_column: Array
     upper_begin: Array
@@ -70,12 +73,17 @@ def _make(topology: Topology) -> LUPlan:
     lower_pair = np.empty_like(lower_pair_inverse)
     lower_pair[lower_pair_inverse] = np.arange(early.size)
 
+    part = np.concatenate([[0], np.cumsum(topology.part_sizes)])
+    low, high = _node_ranges(node - np.repeat(part[:-1], topology.part_sizes), descendant)
+
     source, target = rank[topology.edge_index.cpu().numpy()]
     edge = np.lexsort((source, target))
     return LUPlan(
-        part=np.concatenate([[0], np.cumsum(topology.part_sizes)]),
+        part=part,
         node=node,
         descendant=descendant,
+        low=low,
+        high=high,
         lower_begin=_begins(late, T),
         lower_column=early[lower_pair_inverse].astype(np.int32),
         upper_begin=_begins(early, T),
@@ -112,3 +120,15 @@ def _postorder(parent):
         room[k] = place[k]
         descendant[place[k]] = place[k] - size[k] + 1
     return place, descendant
+
+
+@kernel
+def _node_ranges(column, descendant):
+    """Least and largest column among the descendants of each rank and itself, rounded to vectors of eight."""
+    low, high = column // 8 * 8, column // 8 * 8 + 8
+    for i in range(column.size):
+        k = i - 1  # children are found by jumping over each other's descendants
+        while k >= descendant[i]:
+            low[i], high[i] = min(low[i], low[k]), max(high[i], high[k])
+            k = descendant[k] - 1
+    return low, high
