@@ -27,8 +27,8 @@ _HOMES = {
         "select_solver", "solve",
     ),
     "nn": (
-        "Block", "Chimera", "DropPath", "Kind", "MixerState", "NeighbourConv", "OnDAG", "OnGraph", "OnGrid", "OnLine",
-        "OnTwoLines", "OnUndirectedLine", "WindowConv",
+        "Block", "Chimera", "DropPath", "Hyena", "Kind", "MixerState", "NeighbourConv", "OnDAG", "OnGraph", "OnGrid",
+        "OnLine", "OnTwoLines", "OnUndirectedLine", "S4", "WindowConv",
     ),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

@@ -124,6 +124,10 @@ class Chimera(nn.Module):
         self.out_proj.reset_parameters()
         if self.edge_proj is not None:
             self.edge_proj.reset_parameters()
+        self.reset_own_parameters()
+
+    def reset_own_parameters(self) -> None:
+        """Steps and D alone: the parameters that are in none of the mixer's modules."""
         low, high = (math.log(dt * self.kind.step_scale) for dt in self.dt_range)
         with torch.no_grad():
             for bias in (self.step_bias, self.edge_bias):
