@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from chimera_ssm.nn.decay import mark_undecayed
 from chimera_ssm.nn.sequence import SequenceMixer, long_convolution
 
 
@@ -44,6 +45,7 @@ class S4(SequenceMixer):
         self.D = nn.Parameter(torch.empty(self.width))
         self.norm = nn.RMSNorm(self.width, eps=1e-5)
         self.out_proj = nn.Linear(self.width, dim, bias=False)
+        mark_undecayed(self)
         self.reset_parameters()
 
     def undecayed_parameters(self) -> list[nn.Parameter]:
@@ -58,7 +60,8 @@ class S4(SequenceMixer):
 
     def reset_own_parameters(self) -> None:
         """The state space alone."""
-        nn.init.uniform_(self.log_step, *map(math.log, self.dt_range))
+        low, high = map(math.log, self.dt_range)
+        nn.init.uniform_(self.log_step, low, high)
         nn.init.constant_(self.log_decay, math.log(0.5))
         nn.init.normal_(self.C, std=0.5**0.5)
         nn.init.ones_(self.D)
