@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from chimera_ssm.errors import missing_extra
 from chimera_ssm.version import __version__
 
 COMMANDS = {
     "bench": "measure speed and memory against attention and other baselines",
 }
-_EXTRA_OF = {"rich": "train", "matplotlib": "train"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,10 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _end(args.command, "interrupted", 130)
     except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if (extra := _EXTRA_OF.get(missing)) is None:
+        if (remedy := missing_extra(error)) is None:
             raise
-        return _end(args.command, f'error: {missing} is missing: pip install "chimera-ssm[{extra}]"', 2)
+        return _end(args.command, f"error: {remedy}", 2)
     except (ValueError, OSError) as error:
         return _end(args.command, f"error: {error}", 2)
     return 0

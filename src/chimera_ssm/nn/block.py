@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from chimera_ssm.nn.norm import RMSNorm
 from chimera_ssm.topology import Topology
 
 
@@ -27,13 +28,16 @@ class DropPath(nn.Module):
         """The probability, for ``print``."""
         return f"{self.probability}"
 
-    def forward(self, x: Tensor, topology: Topology) -> Tensor:
-        """``[..., T, dim]`` → the same."""
+    def forward(self, x: Tensor, topology: Topology | None = None) -> Tensor:
+        """``[..., T, dim]`` → the same; without a topology, all T belong to one sample."""
         if not self.training or self.probability == 0:
             return x
         keep = 1 - self.probability
-        kept = torch.empty(*x.shape[:-2], len(topology.parts), 1, dtype=x.dtype, device=x.device).bernoulli_(keep)
-        return x * (kept / keep).index_select(-2, topology.tensors("part", x.device))
+        parts = 1 if topology is None else len(topology.parts)
+        scale = torch.empty(*x.shape[:-2], parts, 1, dtype=x.dtype, device=x.device).bernoulli_(keep) / keep
+        if topology is not None and parts > 1:
+            scale = scale.index_select(-2, topology.tensors("part", x.device))
+        return x * scale
 
 
 class Block(nn.Module):
@@ -49,7 +53,7 @@ class Block(nn.Module):
 
     def __init__(self, dim: int, mixer: nn.Module, drop_path: float = 0.0):
         super().__init__()
-        self.norm = nn.RMSNorm(dim, eps=1e-5)
+        self.norm = RMSNorm(dim)
         self.mixer = mixer
         self.drop_path = DropPath(drop_path)
 
