@@ -32,7 +32,7 @@ class DropPath(nn.Module):
         if not self.training or self.probability == 0:
             return x
         keep = 1 - self.probability
-        kept = torch.empty(*x.shape[:-2], len(topology.parts), 1, dtype=x.dtype, device=x.device).bernoulli_(keep)
+        kept = torch.empty(*x.shape[:-2], topology.num_parts, 1, dtype=x.dtype, device=x.device).bernoulli_(keep)
         return x * (kept / keep).index_select(-2, topology.tensors("part", x.device))
 
 
