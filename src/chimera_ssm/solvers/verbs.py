@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from chimera_ssm.errors import TopologyError
+from chimera_ssm.solvers import operators
 from chimera_ssm.solvers.base import Solver
 from chimera_ssm.solvers.checking import check_finite
 from chimera_ssm.solvers.forms import Term, mix_by_mask, mix_by_states
@@ -32,6 +33,11 @@ def mask(topology: Topology, weight: Tensor, solver: Solver | None = None) -> Te
         ``[..., H, T, T]``, in the dtype of ``weight``, computed in float32 at least.
     """
     _check_weight(topology, weight)
+    return (operators.mask if torch.compiler.is_compiling() else mask_now)(topology, weight, solver)
+
+
+def mask_now(topology: Topology, weight: Tensor, solver: Solver | None) -> Tensor:
+    """`mask` of checked arguments."""
     dtype = _compute_dtype(weight)
     with torch.autocast(weight.device.type, enabled=False):
         resolvent = _pick(solver, topology).resolvent(topology, weight.to(dtype).flatten(0, -2))
@@ -60,6 +66,11 @@ def solve(topology: Topology, weight: Tensor, rhs: Tensor, solver: Solver | None
     _check_weight(topology, weight)
     _check_nodes("rhs", rhs, topology, "H", "K")
     _check_equal_heads(weight, "rhs", rhs)
+    return (operators.solve if torch.compiler.is_compiling() else solve_now)(topology, weight, rhs, solver)
+
+
+def solve_now(topology: Topology, weight: Tensor, rhs: Tensor, solver: Solver | None) -> Tensor:
+    """`solve` of checked arguments."""
     dtype = _compute_dtype(weight, rhs)
     lead = _lead([weight.shape[:-1], rhs.shape[:-2]])
     with torch.autocast(rhs.device.type, enabled=False):
@@ -98,6 +109,20 @@ def mix(
     topologies, weights, Cs, Bs, scales = _listed(topology, weight, C, B, scale)
     for t, w, c, b, s in zip(topologies, weights, Cs, Bs, scales, strict=True):
         _check_mix(t, w, c, b, V, s)
+    run = operators.mix if torch.compiler.is_compiling() else mix_now
+    return run(topologies, weights, Cs, Bs, V, scales, solver)
+
+
+def mix_now(
+    topologies: list[Topology],
+    weights: list[Tensor],
+    Cs: list[Tensor],
+    Bs: list[Tensor],
+    V: Tensor,
+    scales: Sequence[Tensor | None],
+    solver: Solver | None,
+) -> Tensor:
+    """`mix` of checked arguments, one of each for each topology."""
     tensors = [x for x in (*weights, *Cs, *Bs, *scales, V) if x is not None]
     dtype = _compute_dtype(*tensors)
     lead = _lead([x.shape[:-2] for x in (*weights, *scales) if x is not None] + [x.shape[:-3] for x in (*Cs, *Bs, V)])
@@ -165,9 +190,13 @@ def _listed(topology: Any, *arguments: Any) -> tuple[list, ...]:
     for name, x in zip(("weight", "C", "B", "scale"), lists, strict=True):
         if len(x) != len(topologies):
             raise ValueError(f"{name} must have one entry for each of the {len(topologies)} topologies, found {len(x)}")
-    if len({tuple(t.part_sizes.tolist()) for t in topologies}) > 1:
+    if len({t.found(_part_sizes) for t in topologies}) > 1:
         raise TopologyError(f"topologies of one mix must share their nodes, found {topologies}")
     return topologies, *lists
+
+
+def _part_sizes(topology: Topology) -> tuple[int, ...]:
+    return tuple(topology.part_sizes.tolist())
 
 
 def _check_tensor(name: str, x: Tensor, remedy: str = _INPUT) -> None:

@@ -331,7 +331,7 @@ class Topology:
     def _relatives(self, kind: type[Relative], make: Callable[..., tuple[Relative, ...]], *args: Any) -> tuple[Relative, ...]:
         """The topologies ``make(self, *args)``, all of one kind, kept; in a compiled function known by their keys only."""
         if torch.compiler.is_dynamo_compiling():
-            return tuple(_known(kind, *facts, self.device) for facts in _found(self.key, _facts, make, *args))
+            return tuple(_known(kind, *facts, self.device) for facts in _found(self.key, _facts, make, *args)[0])
         return self.once((make, repr(args)), lambda: make(self, *args))  # True is not 1 here
 
     # What is made of it once
@@ -351,7 +351,7 @@ class Topology:
             args: hashable constants.
         """
         if torch.compiler.is_dynamo_compiling():
-            return _found(self.key, make, *args)
+            return _found(self.key, make, *args)[0]
         return self.once((make, *args), lambda: make(self, *args))
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
@@ -375,9 +375,12 @@ Relative = TypeVar("Relative", bound=Topology)
 
 
 @torch.compiler.assume_constant_result
-def _found(key: str, make: Callable[..., Any], *args: Any) -> Any:
-    """What the topology with this key finds: called while a function is being compiled, and a constant of it then."""
-    return names.topology_of(key).found(make, *args)
+def _found(key: str, make: Callable[..., Any], *args: Any) -> tuple[Any]:
+    """What the topology with this key finds: called while a function is being compiled, and a constant of it then.
+
+    In a tuple: PyTorch names a tensor after the function that gave it, and refuses a second one of the same name.
+    """
+    return (names.topology_of(key).found(make, *args),)
 
 
 def _known(kind: type[Relative], key: str, num_nodes: int, num_edges: int, num_parts: int, device: Any) -> Relative:

@@ -36,6 +36,10 @@ class Batch(Topology):
         target = np.concatenate([p._target + s for p, s in zip(self.parts, start, strict=False)])
         return source, target
 
+    @classmethod
+    def from_spec(cls, *parts: Topology) -> Batch:
+        return cls(parts)
+
     def _write_spec(self) -> str:
         return f"Batch({', '.join([p.spec for p in self.parts])})"
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from chimera_ssm.errors import TopologyError
 from chimera_ssm.topology import names
 from chimera_ssm.topology.base import Array, Topology, check_edges, check_num_nodes
 
@@ -33,9 +34,11 @@ class Listed(Topology):
         self.__dict__["_ends"] = source, target
 
     @classmethod
-    def from_spec(cls, num_nodes: int, edges: str) -> Self:
+    def from_spec(cls, num_nodes: int, *edges: Any) -> Self:
         """The topology with edges as `names.encode_edges` wrote them."""
-        return cls(num_nodes, names.decode_edges(num_nodes, edges))
+        if len(edges) > 1:
+            raise TopologyError(f"this {cls.__name__} is gone, and its key holds a digest of its edges only; keep it")
+        return cls(num_nodes, names.decode_edges(num_nodes, edges[0]))
 
     def _write_spec(self) -> str:
         return f"{type(self).__name__}({self.num_nodes}, {names.encode_edges(self.num_nodes, *self._ends)!r})"

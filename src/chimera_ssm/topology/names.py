@@ -12,18 +12,17 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 from zlib import compress, decompress
 
 import numpy as np
 
-from chimera_ssm.errors import TopologyError
-
 if TYPE_CHECKING:
     from chimera_ssm.topology.base import Topology
 
 Array = np.ndarray
+Kind = TypeVar("Kind")
 
 #: Topologies that are alive, by key and by specification: whoever asks again shares what is known of them.
 _living: WeakValueDictionary[str, Topology] = WeakValueDictionary()
@@ -65,28 +64,29 @@ def topology_of(name: str) -> Topology:
 
 @lru_cache(maxsize=64)
 def _rebuilt(name: str) -> Topology:
-    return _build(ast.parse(name, mode="eval").body)
-
-
-def _build(call: Any) -> Topology:
-    """The topology that a parsed call stands for. Nothing is evaluated but literals."""
     from chimera_ssm.topology.base import Topology
 
-    kind = {c.__name__: c for c in _subclasses(Topology)}[call.func.id]
-    if any(isinstance(argument, ast.Call) for argument in call.args):
-        topology = kind(tuple(_build(part) for part in call.args))
-    elif len(call.args) == 3:
-        return _by_digest(ast.unparse(call))
-    else:
-        options = {option.arg: ast.literal_eval(option.value) for option in call.keywords}
-        topology = kind.from_spec(*(ast.literal_eval(argument) for argument in call.args), **options)
+    return _build(name, ast.parse(name, mode="eval").body, Topology)
+
+
+def _build(text: str, call: Any, base: type[Topology]) -> Topology:
+    """The topology that a call in the text stands for; living ones are found again, parts of a union, too."""
+    if (living := _living.get(text[call.col_offset : call.end_col_offset])) is not None:
+        return living
+    kind, options = read_call(call, base)
+    args = [_build(text, x, base) if isinstance(x, ast.Call) else ast.literal_eval(x) for x in call.args]
+    topology = kind.from_spec(*args, **options)
     return _living.get(topology.key, topology)
 
 
-def _by_digest(key: str) -> Topology:
-    if (living := _living.get(key)) is None:
-        raise TopologyError(f"{key} is no longer there, and its edges are not known from its key; keep the topology alive")
-    return living
+def read_call(call: Any, base: type[Kind]) -> tuple[type[Kind], dict[str, Any]]:
+    """Class, of those that derive from ``base``, and keyword arguments of a parsed call. Only literals are evaluated."""
+    kinds = {kind.__name__: kind for kind in _subclasses(base)}
+    if call.func.id not in kinds:
+        raise ValueError(
+            f"there is no {base.__name__} of the name {call.func.id!r}; import the module that defines it first"
+        )
+    return kinds[call.func.id], {option.arg: ast.literal_eval(option.value) for option in call.keywords}
 
 
 def _subclasses(kind: type) -> Iterator[type]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from chimera_ssm.solvers.blocks import join, split
-from chimera_ssm.solvers.compiled.common import Once, arrays_of, flipped, plan_of, quarters
+from chimera_ssm.solvers.compiled.common import Once, arrays_of, flipped, plan_of, quarters, values_wanted
 from chimera_ssm.topology import Topology
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class _MaskMix(torch.autograd.Function):
         layout = _Layout(topologies, V, *quarters(tensors))
         ctx.save_for_backward(V, *tensors)
         ctx.topologies = topologies
+        if not values_wanted():
+            return torch.empty_like(V)
         v = layout.split(V.detach().flatten(0, 1))
         y = torch.empty_like(v)
         for groups, heads, M in layout.chunks():
