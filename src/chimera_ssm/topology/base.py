@@ -6,6 +6,7 @@ import copy
 import sys
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
+from operator import index
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -351,7 +352,8 @@ class Topology:
             args: hashable constants.
         """
         if torch.compiler.is_dynamo_compiling():
-            return _found(self.key, make, *args)[0]
+            (value,) = _found(self.key, make, *args)
+            return value.detach() if isinstance(value, torch.Tensor) else value  # a constant's shape cannot be asked for
         return self.once((make, *args), lambda: make(self, *args))
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
@@ -380,7 +382,10 @@ def _found(key: str, make: Callable[..., Any], *args: Any) -> tuple[Any]:
 
     In a tuple: PyTorch names a tensor after the function that gave it, and refuses a second one of the same name.
     """
-    return (names.topology_of(key).found(make, *args),)
+    value = names.topology_of(key).found(make, *args)
+    if isinstance(value, torch.Tensor):
+        torch._dynamo.mark_static(value)  # its sizes are those of the topology, also where others are symbolic
+    return (value,)
 
 
 def _known(kind: type[Relative], key: str, num_nodes: int, num_edges: int, num_parts: int, device: Any) -> Relative:
@@ -417,7 +422,7 @@ def check_num_nodes(num_nodes: object) -> int:
         raise TopologyError(f"the number of nodes must be an integer, found {num_nodes!r}")
     if num_nodes < 1:
         raise TopologyError(f"a topology needs at least one node, found {num_nodes}; leave empty ones out")
-    return int(num_nodes)
+    return index(num_nodes)  # a constant, also where sizes are symbolic in a compiled function
 
 
 def check_edges(num_nodes: int, edge_index: torch.Tensor | Array | Sequence) -> tuple[Array, Array]:
