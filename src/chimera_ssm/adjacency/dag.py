@@ -69,13 +69,12 @@ def grid_adjacency(
         normalize: as in `dag_adjacency`.
         node_mask: as in `dag_adjacency`.
     """
-    axis = edge_axis(topology, delta.device)
-    axes = int(topology.parts[0].num_axes)  # ty: ignore[missing-attribute]
+    axes = topology.found(num_axes)
     if delta.dim() < 3 or delta.shape[-2] != axes:
         raise ValueError(f"delta must have shape [..., H, {axes}, T] for {topology!r}, found {list(delta.shape)}")
     delta = check_steps("delta", delta, topology)
     source, target = ends(topology, delta.device)
-    flat, start = delta.flatten(-2), axis * topology.num_nodes
+    flat, start = delta.flatten(-2), topology.found(edge_axis, delta.device) * topology.num_nodes
     return _adjacency(
         topology,
         at(flat, start + target),
@@ -88,14 +87,19 @@ def grid_adjacency(
     )
 
 
-def edge_axis(topology: Topology, device: torch.device) -> Tensor:
-    """Axis of each edge of a grid or a batch of grids, ``[E]``."""
+def num_axes(topology: Topology) -> int:
+    """Number of axes of a grid or a batch of grids."""
     axes = {getattr(part, "num_axes", None) for part in topology.parts}
     if len(axes) != 1 or None in axes:
         raise TopologyError(
             f"steps per axis need a grid, or a batch of grids with equally many axes, found {topology!r}; "
             "use dag_adjacency for other DAGs"
         )
+    return axes.pop()
+
+
+def edge_axis(topology: Topology, device: torch.device) -> Tensor:
+    """Axis of each edge of a grid or a batch of grids, ``[E]``."""
     return torch.cat([part.tensors("edge_axis", device) for part in topology.parts])
 
 

@@ -44,7 +44,7 @@ def undirected_line_adjacency(
         node_mask: True where there is a node, ``[..., T]``. A masked node loses its edges and injects nothing.
     """
     check_gamma(gamma, GAMMA_MAX)
-    if topology.undirected_paths is None or not topology.is_symmetric:
+    if not topology.found(are_undirected_lines):
         raise TopologyError(
             f"this parameterisation needs undirected lines, found {topology!r}; use graph_adjacency for other graphs"
         )
@@ -60,3 +60,8 @@ def undirected_line_adjacency(
         weight = weight.masked_fill(~alive, 0)
     scale = delta if node_mask is None else delta.masked_fill(~node_mask.unsqueeze(-2), 0)
     return Adjacency(weight, scale)
+
+
+def are_undirected_lines(topology: Topology) -> bool:
+    """Whether this is an undirected line, or several side by side."""
+    return topology.undirected_paths is not None and topology.is_symmetric

@@ -33,7 +33,7 @@ class DropPath(nn.Module):
         if not self.training or self.probability == 0:
             return x
         keep = 1 - self.probability
-        parts = 1 if topology is None else len(topology.parts)
+        parts = 1 if topology is None else topology.num_parts
         scale = torch.empty(*x.shape[:-2], parts, 1, dtype=x.dtype, device=x.device).bernoulli_(keep) / keep
         if topology is not None and parts > 1:
             scale = scale.index_select(-2, topology.tensors("part", x.device))

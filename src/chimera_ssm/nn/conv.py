@@ -61,7 +61,7 @@ class WindowConv(LocalConv):
         nn.init.uniform_(self.bias, -bound, bound)
 
     def forward(self, x: Tensor, topology: Topology) -> Tensor:
-        if len(topology.parts) > 1 or self.num_axes not in _CONV:
+        if topology.num_parts > 1 or self.num_axes not in _CONV:
             return self._gather(x, topology)
         backward = self.causal and getattr(topology, "reverse", False)
         x = x.flip(1) if backward else x
@@ -78,32 +78,30 @@ class WindowConv(LocalConv):
         return y.flatten(2).mT
 
     def _gather(self, x: Tensor, topology: Topology) -> Tensor:
-        table = topology.once(
-            ("window", self.width, self.num_axes, self.causal, str(x.device)),
-            lambda: torch.from_numpy(self._table(topology)).to(x.device),
-        )
+        table = topology.found(window_table, self.width, self.num_axes, self.causal, x.device)
         padded, y = F.pad(x, (0, 0, 0, 1)), self.bias.to(x.dtype)
         for nodes, weight in zip(table, self.weight.flatten(1).t(), strict=True):
             y = y + weight.to(x.dtype) * padded.index_select(1, nodes)
         return y
 
-    def _table(self, topology: Topology) -> np.ndarray:
-        """Node that each place of the window holds for each node, T (zero) where there is none, ``[taps, T]``."""
-        columns, start = [], 0
-        for part in topology.parts:
-            shape = np.array(_shape(part))
-            backward = self.causal and getattr(part, "reverse", False)
-            here = np.stack(np.unravel_index(np.arange(part.num_nodes), shape), axis=1)
-            low = 1 - self.width if self.causal else -(self.width // 2)
-            rows = []
-            for offset in itertools.product(range(low, low + self.width), repeat=self.num_axes):
-                there = here - offset if backward else here + offset
-                inside = np.all((there >= 0) & (there < shape), axis=1)
-                node = np.ravel_multi_index(tuple(np.where(inside[:, None], there, 0).T), tuple(shape))
-                rows.append(np.where(inside, node + start, topology.num_nodes))
-            columns.append(np.stack(rows))
-            start += part.num_nodes
-        return np.concatenate(columns, axis=1)
+
+def window_table(topology: Topology, width: int, num_axes: int, causal: bool, device: torch.device) -> Tensor:
+    """Node that each place of a window holds for each node, T (zero) where there is none, ``[taps, T]``."""
+    columns, start = [], 0
+    for part in topology.parts:
+        shape = np.array(_shape(part))
+        backward = causal and getattr(part, "reverse", False)
+        here = np.stack(np.unravel_index(np.arange(part.num_nodes), shape), axis=1)
+        low = 1 - width if causal else -(width // 2)
+        rows = []
+        for offset in itertools.product(range(low, low + width), repeat=num_axes):
+            there = here - offset if backward else here + offset
+            inside = np.all((there >= 0) & (there < shape), axis=1)
+            node = np.ravel_multi_index(tuple(np.where(inside[:, None], there, 0).T), tuple(shape))
+            rows.append(np.where(inside, node + start, topology.num_nodes))
+        columns.append(np.stack(rows))
+        start += part.num_nodes
+    return torch.from_numpy(np.concatenate(columns, axis=1)).to(device)
 
 
 class NeighbourConv(LocalConv):

@@ -66,7 +66,15 @@ class Kind(ABC):
 
 
 def _expect(topology: Topology, kind: type, what: str) -> str | None:
-    return None if all(isinstance(part, kind) for part in topology.parts) else what
+    return None if topology.found(_all_are, kind) else what
+
+
+def _all_are(topology: Topology, kind: type) -> bool:
+    return all(isinstance(part, kind) for part in topology.parts)
+
+
+def _are_grids(topology: Topology, num_axes: int) -> bool:
+    return all(isinstance(part, Grid) and part.num_axes == num_axes for part in topology.parts)
 
 
 @dataclass(frozen=True)
@@ -182,8 +190,11 @@ class OnGrid(Kind):
         return WindowConv(channels, width=3, num_axes=self.num_axes)
 
     def accepts(self, topology: Topology) -> str | None:
-        fits = all(isinstance(part, Grid) and part.num_axes == self.num_axes for part in topology.parts)
-        return None if fits else f"a Grid with {self.num_axes} axes or a batch of them"
+        return (
+            None
+            if topology.found(_are_grids, self.num_axes)
+            else f"a Grid with {self.num_axes} axes or a batch of them"
+        )
 
     def terms(self, topology, steps, edge_step, node_mask):
         steps = steps.unflatten(2, (2**self.num_axes, self.num_axes))
@@ -215,20 +226,20 @@ class OnDAG(Kind):
 
     def terms(self, topology, steps, edge_step, node_mask):
         terms = []
-        for dag in (topology,) if topology.is_acyclic else topology.dags():
+        whole = topology.is_acyclic
+        for d, dag in enumerate((topology,) if whole else topology.dags()):
             own = edge_step
-            if edge_step is not None and dag is not topology:
-                own = edge_step.index_select(-1, _edges_of(topology, dag).to(edge_step.device))
+            if edge_step is not None and not whole:
+                own = edge_step.index_select(-1, topology.found(_edges_of_dag, d, edge_step.device))
             weights = dag_adjacency(dag, steps[:, :, 0], edge_step=own, normalize=self.normalize, node_mask=node_mask)
             terms.append((dag, weights))
         return terms
 
 
-def _edges_of(topology: Topology, dag: Topology) -> Tensor:
+def _edges_of_dag(topology: Topology, d: int, device: torch.device) -> Tensor:
     """Numbers in ``topology`` of the edges of one of its DAGs."""
-    return topology.once(
-        ("edges of", dag), lambda: torch.from_numpy(topology.find_edges(*dag.edge_index.cpu().numpy()))
-    )
+    edges = topology.dags()[d].edge_index.cpu().numpy()
+    return torch.from_numpy(topology.find_edges(*edges)).to(device)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -187,13 +186,13 @@ class Chimera(nn.Module):
         steps = self._steps(steps.unsqueeze(1)).squeeze(-1)
         window = features.new_zeros(x.shape[0], self.conv.reach - 1, features.shape[-1])
         window = torch.cat([window if state is None else state.window, features.unsqueeze(1)], dim=1)
-        features = F.silu(self.conv(window, _line(window.shape[1]))[:, -1:])
+        features = F.silu(self.conv(window, Line(window.shape[1]))[:, -1:])
         V, B, C = (t[..., 0, :] for t in self._heads(features))
         B, C = (t[:, 0].repeat_interleave(self.num_heads // self.groups, dim=1).to(steps.dtype) for t in (B, C))
         V = V.to(steps.dtype)
 
         seen = steps.unsqueeze(-1) if state is None else torch.stack([state.steps, steps], dim=-1)
-        ((_, (weight, scale)),) = self.kind.terms(_line(seen.shape[-1]), seen, None, None)
+        ((_, (weight, scale)),) = self.kind.terms(Line(seen.shape[-1]), seen, None, None)
         hidden = scale[..., -1, None, None] * B.unsqueeze(-1) * V.unsqueeze(-2)
         if state is not None:
             hidden = hidden + weight.unsqueeze(-1) * state.hidden
@@ -288,8 +287,3 @@ class Chimera(nn.Module):
 
 def _at_least_float32(x: Tensor) -> torch.dtype:
     return torch.promote_types(x.dtype, torch.float32)
-
-
-@lru_cache(maxsize=16)
-def _line(num_nodes: int) -> Line:
-    return Line(num_nodes)

@@ -14,7 +14,7 @@ _checking: ContextVar[bool] = ContextVar("chimera_checking", default=False)
 
 @contextmanager
 def checking(enabled: bool = True) -> Generator[None]:
-    """Within this context every verb, layers' included, refuses values that are not finite.
+    """Within this context every verb, layers' included, refuses values that are not finite; compiled functions do not.
 
     Example:
         >>> with chimera_ssm.checking():
@@ -29,7 +29,7 @@ def checking(enabled: bool = True) -> Generator[None]:
 
 def check_finite(name: str, value: Tensor, remedy: str) -> None:
     """Raise if checking is on and ``value`` holds a NaN or an infinity; say where the first one is."""
-    if not _checking.get():
+    if torch.compiler.is_compiling() or not _checking.get():
         return
     bad = ~torch.isfinite(value)
     if bad.any():

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from chimera_ssm.errors import TopologyError
+from chimera_ssm.solvers import operators
 from chimera_ssm.solvers.base import Solver
 from chimera_ssm.solvers.checking import check_all_finite, check_finite
 from chimera_ssm.solvers.forms import Term, mix_by_mask, mix_by_states
@@ -35,6 +36,11 @@ def mask(topology: Topology, weight: Tensor, solver: Solver | None = None) -> Te
     """
     _check_weight(topology, weight)
     check_finite("weight", weight, _INPUT)
+    return (operators.mask if torch.compiler.is_compiling() else mask_now)(topology, weight, solver)
+
+
+def mask_now(topology: Topology, weight: Tensor, solver: Solver | None) -> Tensor:
+    """`mask` of checked arguments."""
     dtype = _compute_dtype(weight)
     with _without_autocast(weight):
         resolvent = _pick(solver, topology).resolvent(topology, weight.to(dtype).flatten(0, -2))
@@ -64,6 +70,11 @@ def solve(topology: Topology, weight: Tensor, rhs: Tensor, solver: Solver | None
     _check_nodes("rhs", rhs, topology, "H", "K")
     _check_equal_heads(weight, "rhs", rhs)
     check_all_finite({"weight": [weight], "rhs": [rhs]}, _INPUT)
+    return (operators.solve if torch.compiler.is_compiling() else solve_now)(topology, weight, rhs, solver)
+
+
+def solve_now(topology: Topology, weight: Tensor, rhs: Tensor, solver: Solver | None) -> Tensor:
+    """`solve` of checked arguments."""
     dtype = _compute_dtype(weight, rhs)
     lead = torch.broadcast_shapes(weight.shape[:-1], rhs.shape[:-2])
     with _without_autocast(rhs):
@@ -100,10 +111,25 @@ def mix(
         ``[..., H, T, P]``, in the dtype of ``V``, computed in float32 at least.
     """
     topologies, weights, Cs, Bs, scales = _listed(topology, weight, C, B, scale)
-    tensors = (*weights, *Cs, *Bs, *scales, V)
+    if torch.compiler.is_compiling():
+        _check_mixes(topologies, weights, Cs, Bs, V, scales)
+        return operators.mix(topologies, weights, Cs, Bs, V, scales, solver)
+    return mix_now(topologies, weights, Cs, Bs, V, scales, solver)
+
+
+def mix_now(
+    topologies: list[Topology],
+    weights: list[Tensor],
+    Cs: list[Tensor],
+    Bs: list[Tensor],
+    V: Tensor,
+    scales: Sequence[Tensor | None],
+    solver: Solver | None,
+) -> Tensor:
+    """`mix` with one of each argument for each topology."""
     # Checks and choices depend on shapes and dtypes alone: they are made once for these.
     plan = topologies[0].once(
-        ("mix", *topologies[1:], solver, *map(_signature, tensors)),
+        ("mix", *topologies[1:], solver, *map(_signature, (*weights, *Cs, *Bs, *scales, V))),
         lambda: _plan_mix(topologies, weights, Cs, Bs, V, scales, solver),
     )
     check_all_finite({"weight": weights, "C": Cs, "B": Bs, "scale": scales, "V": [V]}, _INPUT)
@@ -130,9 +156,8 @@ class _MixPlan:
     as_is: bool
 
 
-def _plan_mix(topologies: list, weights: list, Cs: list, Bs: list, V: Tensor, scales: list, solver: Any) -> _MixPlan:
-    for t, w, c, b, s in zip(topologies, weights, Cs, Bs, scales, strict=True):
-        _check_mix(t, w, c, b, V, s)
+def _plan_mix(topologies: list, weights: list, Cs: list, Bs: list, V: Tensor, scales: Any, solver: Any) -> _MixPlan:
+    _check_mixes(topologies, weights, Cs, Bs, V, scales)
     leads = [x.shape[:-2] for x in (*weights, *scales) if x is not None] + [x.shape[:-3] for x in (*Cs, *Bs, V)]
     lead = torch.broadcast_shapes(*leads)
     tensors = [x for x in (*weights, *Cs, *Bs, *scales, V) if x is not None]
@@ -146,9 +171,7 @@ def _plan_mix(topologies: list, weights: list, Cs: list, Bs: list, V: Tensor, sc
     return _MixPlan(lead, dtype, choice, as_is)
 
 
-def _mix_planned(
-    plan: _MixPlan, topologies: list, weights: list, Cs: list, Bs: list, V: Tensor, scales: list
-) -> Tensor:
+def _mix_planned(plan: _MixPlan, topologies: list, weights: list, Cs: list, Bs: list, V: Tensor, scales: Any) -> Tensor:
     once: dict[int, Tensor] = {}
 
     def flat(x: Tensor, kept: int) -> Tensor:
@@ -209,8 +232,6 @@ def _listed(topology: Any, *arguments: Any) -> tuple[list, ...]:
     for name, x in zip(("weight", "C", "B", "scale"), lists, strict=True):
         if len(x) != len(topologies):
             raise ValueError(f"{name} must have one entry for each of the {len(topologies)} topologies, found {len(x)}")
-    if len({tuple(t.part_sizes.tolist()) for t in topologies}) > 1:
-        raise TopologyError(f"topologies of one mix must share their nodes, found {topologies}")
     return topologies, *lists
 
 
@@ -250,6 +271,17 @@ def _check_equal_heads(weight: Tensor, name: str, x: Tensor) -> None:
         raise ValueError(f"weight and {name} must have equally many heads, found {weight.shape[-2]} and {x.shape[-3]}")
     if weight.device != x.device:
         raise ValueError(f"weight and {name} must be on one device, found {weight.device} and {x.device}")
+
+
+def _part_sizes(topology: Topology) -> tuple[int, ...]:
+    return tuple(topology.part_sizes.tolist())
+
+
+def _check_mixes(topologies: list, weights: list, Cs: list, Bs: list, V: Tensor, scales: Any) -> None:
+    if len({t.found(_part_sizes) for t in topologies}) > 1:
+        raise TopologyError(f"topologies of one mix must share their nodes, found {topologies}")
+    for t, w, c, b, s in zip(topologies, weights, Cs, Bs, scales, strict=True):
+        _check_mix(t, w, c, b, V, s)
 
 
 def _check_mix(topology: Topology, weight: Tensor, C: Tensor, B: Tensor, V: Tensor, scale: Tensor | None) -> None:

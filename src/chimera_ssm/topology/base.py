@@ -6,13 +6,15 @@ import copy
 import sys
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from operator import index
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from chimera_ssm.errors import TopologyError
-from chimera_ssm.topology import order
+from chimera_ssm.topology import names, order
 from chimera_ssm.topology.elimination import EliminationPlan, TooMuchFill, plan_elimination, plan_factors
 from chimera_ssm.topology.plans import (
     BlockPlan,
@@ -36,18 +38,33 @@ class Topology:
     Immutable: `flip`, `to` and `dags` give new topologies. Two topologies are equal if they are of one
     class and have the same nodes and edges; the device does not matter. Structure (levels, paths,
     elimination order, …) is found on first use and kept, also when pickled.
+
+    Inside a compiled function (``torch.compile``) a topology is a constant known by its key, and so is what is made of it.
+
+    Args:
+        key: says which topology this is, as the call that builds it; equal keys, equal topologies.
+        num_nodes: T.
+        num_edges: E.
+        num_parts: number of graphs that this one is the disjoint union of.
     """
 
-    def __init__(self, num_nodes: int, source: Array, target: Array):
-        for array in (source, target):
-            array.flags.writeable = False
-        self.__dict__.update(num_nodes=num_nodes, _source=source, _target=target, device=torch.device("cpu"), _kept={})
-
+    key: str
     num_nodes: int
+    num_edges: int
+    num_parts: int
     device: torch.device
-    _source: Array
-    _target: Array
     _kept: dict[Hashable, Any]
+
+    def __init__(self, key: str, num_nodes: int, num_edges: int, num_parts: int = 1):
+        self._fill(key, num_nodes, num_edges, num_parts, torch.device("cpu"))
+        if not torch.compiler.is_dynamo_compiling():
+            names.remember(key, self)
+
+    def _fill(self, key: str, num_nodes: int, num_edges: int, num_parts: int, device: torch.device) -> None:
+        # Plain strings and integers in __dict__, which a compiled function guards by their values.
+        self.__dict__.update(
+            key=key, num_nodes=num_nodes, num_edges=num_edges, num_parts=num_parts, device=device, _kept={}
+        )
 
     # Identity
 
@@ -58,44 +75,54 @@ class Topology:
         self.__setattr__(name, None)
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (
-            type(self) is type(other)
-            and isinstance(other, Topology)
-            and self.num_nodes == other.num_nodes
-            and self._form == other._form
-            and np.array_equal(self._source, other._source)
-            and np.array_equal(self._target, other._target)
-        )
-
-    @property
-    def _form(self) -> tuple:
-        """What else distinguishes topologies with the same edges."""
-        return ()
+        return self is other or (isinstance(other, Topology) and type(self) is type(other) and self.key == other.key)
 
     def __hash__(self) -> int:
-        return self._hash
-
-    @cached_property
-    def _hash(self) -> int:
-        return hash((type(self), self.num_nodes, self._form, self._source.tobytes(), self._target.tobytes()))
+        return hash(self.key)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.num_nodes} nodes, {self.num_edges} edges)"
 
     def __getstate__(self) -> dict[str, Any]:
-        # Hashes of bytes differ between processes; tensors are made again where they are needed.
-        kept = {k: v for k, v in self.__dict__.items() if k != "_hash"}
-        return kept | {"_kept": {}, "device": torch.device("cpu")}
+        return self.__dict__ | {"_kept": {}, "device": torch.device("cpu")}  # tensors are made where they are needed
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        names.remember(self.key, self)
+
+    @property
+    def spec(self) -> str:
+        """The whole topology as text, from which `names.topology_of` builds it again in any process."""
+        return self.found(_spec)
+
+    def _write_spec(self) -> str:
+        return self.key
+
+    @classmethod
+    def from_spec(cls, *args: Any, **options: Any) -> Self:
+        """The topology for the arguments written in a specification."""
+        return cls(*args, **options)
 
     # Nodes and edges
 
-    @property
-    def num_edges(self) -> int:
-        """E."""
-        return self._source.size
+    @cached_property
+    def _ends(self) -> tuple[Array, Array]:
+        """Source and target of each edge, ``[E]`` each."""
+        ends = self._find_ends()
+        for array in ends:
+            array.flags.writeable = False
+        return ends
+
+    def _find_ends(self) -> tuple[Array, Array]:
+        raise NotImplementedError
+
+    @cached_property
+    def _source(self) -> Array:
+        return self._ends[0]
+
+    @cached_property
+    def _target(self) -> Array:
+        return self._ends[1]
 
     @property
     def edge_index(self) -> torch.Tensor:
@@ -302,6 +329,14 @@ class Topology:
         moved.__dict__.update(self.__dict__, device=device, _kept={})
         return moved
 
+    def _relatives(
+        self, kind: type[Relative], make: Callable[..., tuple[Relative, ...]], *args: Any
+    ) -> tuple[Relative, ...]:
+        """The topologies ``make(self, *args)``, all of one kind, kept; in a compiled function known by their keys only."""
+        if torch.compiler.is_dynamo_compiling():
+            return tuple(_known(kind, *facts, self.device) for facts in _found(self.key, _facts, make, *args)[0])
+        return self.once((make, repr(args)), lambda: make(self, *args))  # True is not 1 here
+
     # What is made of it once
 
     def tensors(self, name: str, device: torch.device) -> Any:
@@ -309,13 +344,29 @@ class Topology:
 
         ``name`` is an attribute of the topology, with or without a leading underscore.
         """
-        attribute = "_" + name if hasattr(self, "_" + name) else name
-        return self.once((name, str(device)), lambda: on_device(getattr(self, attribute), device))
+        return self.found(_tensors, name, device)
+
+    def found(self, make: Callable[..., Any], *args: Any) -> Any:
+        """The value of ``make(self, *args)``, kept; a constant in a compiled function, which then depends on the key.
+
+        Args:
+            make: a function of a module, of the topology alone; gives tensors, numbers or strings.
+            args: hashable constants.
+        """
+        if torch.compiler.is_dynamo_compiling():
+            (value,) = _found(self.key, make, *args)
+            return (
+                value.detach() if isinstance(value, torch.Tensor) else value
+            )  # a constant's shape cannot be asked for
+        return self.once((make, *args), lambda: make(self, *args))
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """The value of ``make()``, kept under ``key`` for as long as the topology lives; not pickled."""
+        if torch.compiler.is_dynamo_compiling():
+            return make()  # traced once anyway
         if key not in self._kept:
-            self._kept[key] = make()
+            with torch.inference_mode(False), _disable_current_modes():  # it outlives the context it is made in
+                self._kept[key] = make()
         return self._kept[key]
 
     def _require_acyclic(self, what: str) -> None:
@@ -326,13 +377,56 @@ class Topology:
             )
 
 
+Relative = TypeVar("Relative", bound=Topology)
+
+
+@torch.compiler.assume_constant_result
+def _found(key: str, make: Callable[..., Any], *args: Any) -> tuple[Any]:
+    """What the topology with this key finds: called while a function is being compiled, and a constant of it then.
+
+    In a tuple: PyTorch names a tensor after the function that gave it, and refuses a second one of the same name.
+    """
+    value = names.topology_of(key).found(make, *args)
+    if isinstance(value, torch.Tensor):
+        torch._dynamo.mark_static(value)  # its sizes are those of the topology, also where others are symbolic
+    return (value,)
+
+
+def _known(kind: type[Relative], key: str, num_nodes: int, num_edges: int, num_parts: int, device: Any) -> Relative:
+    """A topology of which a compiled function knows the key, and asks everything else by it."""
+    topology = object.__new__(kind)
+    topology._fill(key, num_nodes, num_edges, num_parts, device)
+    return topology
+
+
+def _facts(topology: Topology, make: Callable[..., tuple[Topology, ...]], *args: Any) -> tuple:
+    relatives = topology._relatives(Topology, make, *args)
+    return tuple((t.key, t.num_nodes, t.num_edges, t.num_parts) for t in relatives)
+
+
+def _tensors(topology: Topology, name: str, device: torch.device) -> Any:
+    attribute = "_" + name if hasattr(topology, "_" + name) else name
+    return on_device(getattr(topology, attribute), device)
+
+
+def _spec(topology: Topology) -> str:
+    spec = topology._write_spec()
+    names.remember(spec, topology)
+    return spec
+
+
+def hashable(value: Any) -> Any:
+    """A sequence as a tuple, anything else as it is."""
+    return tuple(value) if isinstance(value, (Sequence, np.ndarray)) else value
+
+
 def check_num_nodes(num_nodes: object) -> int:
     """A number of nodes: an integer of at least one."""
     if isinstance(num_nodes, bool) or not isinstance(num_nodes, (int, np.integer)):
         raise TopologyError(f"the number of nodes must be an integer, found {num_nodes!r}")
     if num_nodes < 1:
         raise TopologyError(f"a topology needs at least one node, found {num_nodes}; leave empty ones out")
-    return int(num_nodes)
+    return index(num_nodes)  # a constant, also where sizes are symbolic in a compiled function
 
 
 def check_edges(num_nodes: int, edge_index: torch.Tensor | Array | Sequence) -> tuple[Array, Array]:

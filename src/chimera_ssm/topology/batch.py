@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from chimera_ssm.errors import TopologyError
-from chimera_ssm.topology.base import Topology
+from chimera_ssm.topology import names
+from chimera_ssm.topology.base import Array, Topology, hashable
 from chimera_ssm.topology.elimination import EliminationPlan, TooMuchFill, join_plans
 from chimera_ssm.topology.plans import PathPlan
 
@@ -20,32 +21,35 @@ class Batch(Topology):
     Made by `batch`. What is known of the parts (elimination orders above all) is reused, not found again.
     """
 
-    _parts: tuple[Topology, ...]
-
     def __init__(self, parts: tuple[Topology, ...]):
-        start = np.cumsum([0] + [p.num_nodes for p in parts])
-        source = np.concatenate([p._source + s for p, s in zip(parts, start, strict=False)])
-        target = np.concatenate([p._target + s for p, s in zip(parts, start, strict=False)])
-        super().__init__(int(start[-1]), source, target)
-        self.__dict__["_parts"] = parts
+        key = f"Batch({', '.join([p.key for p in parts])})"
+        super().__init__(key, sum([p.num_nodes for p in parts]), sum([p.num_edges for p in parts]), len(parts))
+        self.__dict__["parts"] = parts
+
+    @cached_property
+    def parts(self) -> tuple[Topology, ...]:
+        return names.topology_of(self.key).parts  # made inside a compiled function, with a key only
+
+    def _find_ends(self) -> tuple[Array, Array]:
+        start = np.cumsum([0] + [p.num_nodes for p in self.parts])
+        source = np.concatenate([p._source + s for p, s in zip(self.parts, start, strict=False)])
+        target = np.concatenate([p._target + s for p, s in zip(self.parts, start, strict=False)])
+        return source, target
+
+    @classmethod
+    def from_spec(cls, *parts: Topology) -> Batch:
+        return cls(parts)
+
+    def _write_spec(self) -> str:
+        return f"Batch({', '.join([p.spec for p in self.parts])})"
 
     def __repr__(self) -> str:
         kinds = ", ".join(sorted({type(p).__name__ for p in self.parts}))
         return f"Batch({len(self.parts)} × {kinds}: {self.num_nodes} nodes, {self.num_edges} edges)"
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Batch) and self.parts == other.parts
-
-    def __hash__(self) -> int:
-        return hash((Batch, self.parts))
-
     @property
-    def parts(self) -> tuple[Topology, ...]:
-        return self._parts
-
-    @cached_property
     def is_acyclic(self) -> bool:
-        return all(p.is_acyclic for p in self.parts)
+        return self.found(_is_acyclic)
 
     @cached_property
     def is_forest(self) -> bool:
@@ -86,20 +90,31 @@ class Batch(Topology):
 
     def flip(self) -> Batch:
         """The union of the flipped parts."""
-        return Batch(tuple(p.flip() for p in self.parts)).to(self.device)
+        (flipped,) = self._relatives(Batch, _flip)
+        return flipped
 
     def dags(self, *args: Any, **kwargs: Any) -> tuple[Batch, ...]:
         """Unions of the parts' DAGs, first with first and so on; arguments are handed to each part."""
-        pieces = [p.dags(*args, **kwargs) for p in self.parts]
-        return self.once(("dags", tuple(pieces)), lambda: self._join_dags(pieces))
+        options = tuple([(name, hashable(value)) for name, value in kwargs.items()])
+        return self._relatives(Batch, _dags, tuple([hashable(a) for a in args]), options)
 
-    def _join_dags(self, pieces: list[tuple[Topology, ...]]) -> tuple[Batch, ...]:
-        if len({len(p) for p in pieces}) > 1:
-            counts = sorted({(type(p).__name__, len(d)) for p, d in zip(self.parts, pieces, strict=True)})
-            raise TopologyError(
-                f"the parts of a batch must have equally many DAGs, found {counts}; batch topologies of one kind"
-            )
-        return tuple(Batch(row).to(self.device) for row in zip(*pieces, strict=True))
+
+def _is_acyclic(batch: Batch) -> bool:
+    return all(p.is_acyclic for p in batch.parts)
+
+
+def _flip(batch: Batch) -> tuple[Batch]:
+    return (Batch(tuple(p.flip() for p in batch.parts)).to(batch.device),)
+
+
+def _dags(batch: Batch, args: tuple, options: tuple) -> tuple[Batch, ...]:
+    pieces = [p.dags(*args, **dict(options)) for p in batch.parts]
+    if len({len(p) for p in pieces}) > 1:
+        counts = sorted({(type(p).__name__, len(d)) for p, d in zip(batch.parts, pieces, strict=True)})
+        raise TopologyError(
+            f"the parts of a batch must have equally many DAGs, found {counts}; batch topologies of one kind"
+        )
+    return tuple(Batch(row).to(batch.device) for row in zip(*pieces, strict=True))
 
 
 def batch(topologies: Sequence[Topology]) -> Batch:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from chimera_ssm.topology.base import Topology, check_edges, check_num_nodes
+from chimera_ssm.topology.listed import Listed
 
 
-class DAG(Topology):
+class DAG(Listed):
     """A directed acyclic graph; self-loops are cycles.
 
     Args:
@@ -19,17 +19,12 @@ class DAG(Topology):
     """
 
     def __init__(self, num_nodes: int, edge_index: torch.Tensor | np.ndarray | Sequence):
-        num_nodes = check_num_nodes(num_nodes)
-        super().__init__(num_nodes, *check_edges(num_nodes, edge_index))
+        super().__init__(num_nodes, edge_index)
         _ = self._levels  # found now, so that a cycle is refused here
 
     @property
     def is_acyclic(self) -> bool:
         return True
-
-    def flip(self) -> DAG:
-        """The DAG with every edge reversed, in the same edge order."""
-        return DAG(self.num_nodes, self._edge_index[::-1]).to(self.device)
 
     def dags(self) -> tuple[DAG]:
         """Itself."""

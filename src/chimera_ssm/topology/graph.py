@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 import torch
 
 from chimera_ssm.errors import TopologyError
 from chimera_ssm.topology import order
-from chimera_ssm.topology.base import Topology, check_edges, check_num_nodes
+from chimera_ssm.topology.base import hashable
 from chimera_ssm.topology.dag import DAG
+from chimera_ssm.topology.listed import Listed
 
 
-class Graph(Topology):
+class Graph(Listed):
     """A graph of any kind: directed or undirected (both directions listed), with cycles and self-loops.
 
     Args:
@@ -22,21 +22,9 @@ class Graph(Topology):
         edge_index: ``[2, E]``, row 0 the source j and row 1 the target i of each edge; the order is kept.
     """
 
-    def __init__(self, num_nodes: int, edge_index: torch.Tensor | np.ndarray | Sequence):
-        num_nodes = check_num_nodes(num_nodes)
-        super().__init__(num_nodes, *check_edges(num_nodes, edge_index))
-
-    @cached_property
+    @property
     def is_acyclic(self) -> bool:
-        try:
-            order.levels(self.num_nodes, self._source, self._target)
-        except TopologyError:
-            return False
-        return True
-
-    def flip(self) -> Graph:
-        """The graph with every edge reversed, in the same edge order."""
-        return Graph(self.num_nodes, self._edge_index[::-1]).to(self.device)
+        return self.found(_is_acyclic)
 
     def dags(self, roots: int | Sequence[int] = 1, seed: int = 0) -> tuple[DAG, ...]:
         """Orient the graph breadth-first from each root: edges that lead away from it, then those that lead back.
@@ -49,8 +37,7 @@ class Graph(Topology):
             roots: the roots, or how many to draw at random.
             seed: of the random draw.
         """
-        chosen = tuple(self._check_roots(roots, seed))
-        return self.once(("dags", chosen), lambda: tuple(dag for root in chosen for dag in self._orient(root)))
+        return self._relatives(DAG, _dags, hashable(roots), seed)
 
     def _check_roots(self, roots: int | Sequence[int], seed: int) -> list[int]:
         if isinstance(roots, bool) or not isinstance(roots, (int, np.integer, Sequence, np.ndarray)):
@@ -76,6 +63,18 @@ class Graph(Topology):
             DAG(self.num_nodes, self._edge_index[:, kept]).to(self.device) for kept in (before < after, before > after)
         )
         return away, back
+
+
+def _is_acyclic(graph: Graph) -> bool:
+    try:
+        order.levels(graph.num_nodes, graph._source, graph._target)
+    except TopologyError:
+        return False
+    return True
+
+
+def _dags(graph: Graph, roots: int | Sequence[int], seed: int) -> tuple[DAG, ...]:
+    return tuple(dag for root in graph._check_roots(roots, seed) for dag in graph._orient(root))
 
 
 def merge_edges(

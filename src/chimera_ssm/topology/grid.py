@@ -18,13 +18,14 @@ class _Lattice(Topology):
 
     shape: tuple[int, ...]
 
-    def __init__(self, shape: Sequence[int], source: Array, target: Array):
-        super().__init__(prod(shape), source, target)
-        self.__dict__["shape"] = tuple(shape)
+    def __init__(self, key: str, shape: tuple[int, ...], directions: int):
+        num_nodes = prod(shape)
+        links = sum(num_nodes // size * (size - 1) for size in shape)
+        super().__init__(key, num_nodes, directions * links)
+        self.__dict__["shape"] = shape
 
-    @property
-    def _form(self) -> tuple:
-        return self.shape, getattr(self, "corner", None)
+    def __repr__(self) -> str:
+        return self.key
 
     @property
     def num_axes(self) -> int:
@@ -62,12 +63,13 @@ class GridDAG(_Lattice):
     def __init__(self, shape: Sequence[int], corner: Sequence[int] | None = None):
         shape = _check_shape(shape)
         corner = _check_corner(shape, corner)
-        low, high = zip(*(_links(shape, axis)[:: -1 if corner[axis] else 1] for axis in range(len(shape))), strict=True)
-        super().__init__(shape, np.concatenate(low), np.concatenate(high))
+        super().__init__(f"GridDAG({shape}, corner={corner})", shape, directions=1)
         self.__dict__["corner"] = corner
 
-    def __repr__(self) -> str:
-        return f"GridDAG({self.shape}, corner={self.corner})"
+    def _find_ends(self) -> tuple[Array, Array]:
+        links = [_links(self.shape, axis)[:: -1 if back else 1] for axis, back in enumerate(self.corner)]
+        source, target = (np.concatenate(ends) for ends in zip(*links, strict=True))
+        return source, target
 
     @property
     def is_acyclic(self) -> bool:
@@ -101,14 +103,15 @@ class Grid(_Lattice):
     reverse: bool
 
     def __init__(self, shape: Sequence[int], reverse: bool = False):
-        shape = _check_shape(shape)
-        low, high = (np.concatenate(x) for x in zip(*(_links(shape, a) for a in range(len(shape))), strict=True))
-        ends = np.concatenate([low, high]), np.concatenate([high, low])
-        super().__init__(shape, *(ends[::-1] if reverse else ends))
-        self.__dict__["reverse"] = bool(reverse)
+        shape, reverse = _check_shape(shape), bool(reverse)
+        super().__init__(f"Grid({shape}{', reverse=True' if reverse else ''})", shape, directions=2)
+        self.__dict__["reverse"] = reverse
 
-    def __repr__(self) -> str:
-        return f"Grid({self.shape}{', reverse=True' if self.reverse else ''})"
+    def _find_ends(self) -> tuple[Array, Array]:
+        links = [_links(self.shape, axis) for axis in range(self.num_axes)]
+        low, high = (np.concatenate(ends) for ends in zip(*links, strict=True))
+        first, second = np.concatenate([low, high]), np.concatenate([high, low])
+        return (second, first) if self.reverse else (first, second)
 
     @property
     def is_acyclic(self) -> bool:

@@ -16,13 +16,16 @@ class Line(Topology):
     reverse: bool
 
     def __init__(self, num_nodes: int, reverse: bool = False):
-        low = np.arange(check_num_nodes(num_nodes) - 1)
-        ends = (low + 1, low) if reverse else (low, low + 1)
-        super().__init__(int(num_nodes), *ends)
-        self.__dict__["reverse"] = bool(reverse)
+        num_nodes, reverse = check_num_nodes(num_nodes), bool(reverse)
+        super().__init__(f"Line({num_nodes}{', reverse=True' if reverse else ''})", num_nodes, num_nodes - 1)
+        self.__dict__["reverse"] = reverse
 
     def __repr__(self) -> str:
-        return f"Line({self.num_nodes}{', reverse=True' if self.reverse else ''})"
+        return self.key
+
+    def _find_ends(self) -> tuple[Array, Array]:
+        low = np.arange(self.num_nodes - 1)
+        return (low + 1, low) if self.reverse else (low, low + 1)
 
     @property
     def is_acyclic(self) -> bool:
@@ -64,13 +67,18 @@ class UndirectedLine(Topology):
     reverse: bool
 
     def __init__(self, num_nodes: int, reverse: bool = False):
-        low = np.arange(check_num_nodes(num_nodes) - 1)
-        ends = np.concatenate([low, low + 1]), np.concatenate([low + 1, low])
-        super().__init__(int(num_nodes), *(ends[::-1] if reverse else ends))
-        self.__dict__["reverse"] = bool(reverse)
+        num_nodes, reverse = check_num_nodes(num_nodes), bool(reverse)
+        key = f"UndirectedLine({num_nodes}{', reverse=True' if reverse else ''})"
+        super().__init__(key, num_nodes, 2 * (num_nodes - 1))
+        self.__dict__["reverse"] = reverse
 
     def __repr__(self) -> str:
-        return f"UndirectedLine({self.num_nodes}{', reverse=True' if self.reverse else ''})"
+        return self.key
+
+    def _find_ends(self) -> tuple[Array, Array]:
+        low = np.arange(self.num_nodes - 1)
+        first, second = np.concatenate([low, low + 1]), np.concatenate([low + 1, low])
+        return (second, first) if self.reverse else (first, second)
 
     @property
     def is_acyclic(self) -> bool:

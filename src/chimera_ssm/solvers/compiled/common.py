@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -45,6 +48,27 @@ def padded(x: Tensor, multiple: int) -> Tensor:
     """``x`` with zeros after its last dimension up to a multiple, contiguous."""
     missing = -x.shape[-1] % multiple
     return (pad(x, (0, missing)) if missing else x).contiguous()
+
+
+_backward_only: ContextVar[bool] = ContextVar("chimera_backward_only", default=False)
+
+
+@contextmanager
+def backward_only() -> Generator[None]:
+    """Within this context mixes save what their backward passes need and compute nothing: their values are undefined.
+
+    For those who want gradients and have had the values already. What follows a mix must be linear in it.
+    """
+    token = _backward_only.set(True)
+    try:
+        yield
+    finally:
+        _backward_only.reset(token)
+
+
+def values_wanted() -> bool:
+    """Whether a mix has to compute its values, see `backward_only`."""
+    return not _backward_only.get()
 
 
 class Once:

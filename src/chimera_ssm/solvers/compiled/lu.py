@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from chimera_ssm.solvers.compiled.common import arrays_of
+from chimera_ssm.solvers.compiled.common import arrays_of, values_wanted
 from chimera_ssm.topology import Topology
 
 #: Numbers of a block of columns: half of a second-level cache of half a megabyte in float32.
@@ -102,14 +102,16 @@ class _MixMask(torch.autograd.Function):
 
         factors = CompiledLDU(topology, weight.detach())
         C, B, V = (x.detach().contiguous() for x in (C, B, V))
+        ctx.save_for_backward(C, B, V)
+        ctx.topology, ctx.factors = topology, factors
+        if not values_wanted():
+            return torch.empty_like(V)
         slots, width = _division(topology, C.shape[0] * C.shape[1])
         (Z, G, T, N), (H, P) = C.shape, (V.shape[1], V.shape[3])
         y = V.new_zeros(slots, Z, H, T, P)
         run(masks_forward, Z * G * len(topology.parts) * slots, slots, width, factors.plan,
             *arrays_of(factors.lower, factors.upper, factors.inverse, C.view(-1, T, N), B.view(-1, T, N),
                    V.view(-1, T, P), y.view(slots, -1, T, P)), work=_work(topology, C, V))  # fmt: skip
-        ctx.save_for_backward(C, B, V)
-        ctx.topology, ctx.factors = topology, factors
         return y.sum(0) if slots > 1 else y[0]
 
     @staticmethod

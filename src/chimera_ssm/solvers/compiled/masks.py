@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from chimera_ssm.solvers.blocks import join, split
-from chimera_ssm.solvers.compiled.common import flipped, plan_of, quarters
+from chimera_ssm.solvers.compiled.common import flipped, plan_of, quarters, values_wanted
 from chimera_ssm.topology import Topology
 
 #: Numbers of M that exist at once: enough to keep threads busy, few enough to stay in a cache.
@@ -78,7 +78,8 @@ def _forward(V: Tensor, layout: _Layout, tensors: tuple[Tensor, ...], keep: bool
 class _MaskMix(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, V: Tensor, layout: _Layout, *tensors: Tensor) -> Tensor:
-        y, kept = _forward(V, layout, tensors, layout.products_are_small and any(ctx.needs_input_grad))
+        keep = layout.products_are_small and any(ctx.needs_input_grad)
+        y, kept = _forward(V, layout, tensors, keep) if values_wanted() else (torch.empty_like(V), [])
         ctx.save_for_backward(V, *tensors, *kept)
         ctx.layout = layout
         return y

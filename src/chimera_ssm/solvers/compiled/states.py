@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chimera_ssm.solvers.compiled.common import arrays_of, padded, plan_of, quarters
+from chimera_ssm.solvers.compiled.common import arrays_of, padded, plan_of, quarters, values_wanted
 from chimera_ssm.topology import Topology
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ class _StateMix(torch.autograd.Function):
 
         ctx.save_for_backward(V, *tensors)
         ctx.topologies = topologies
+        if not values_wanted():
+            return torch.empty_like(V)
         v = padded(V.detach(), states.CHANNELS).flatten(0, 1)
         y = torch.zeros_like(v)
         calls = []

@@ -1,0 +1,95 @@
+"""Names of topologies: strings that tell one from another, and strings that build one again, in any process.
+
+A key is short and says which topology it is; a specification holds all of it. For a line or a grid they are the same, and
+read like the call that builds it, ``Grid((4, 6))``; for listed edges the key holds their digest, the specification the
+edges themselves. Compiled programs know topologies by these strings alone.
+"""
+
+from __future__ import annotations
+
+import ast
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from functools import lru_cache
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakValueDictionary
+from zlib import compress, decompress
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from chimera_ssm.topology.base import Topology
+
+Array = np.ndarray
+Kind = TypeVar("Kind")
+
+#: Topologies that are alive, by key and by specification: whoever asks again shares what is known of them.
+_living: WeakValueDictionary[str, Topology] = WeakValueDictionary()
+
+
+def digest(num_nodes: int, source: Array, target: Array) -> str:
+    """A name for listed edges: equal for equal edges only."""
+    return blake2b(_bytes(num_nodes, source, target), digest_size=16).hexdigest()
+
+
+def encode_edges(num_nodes: int, source: Array, target: Array) -> str:
+    """Listed edges as text."""
+    return b64encode(compress(_bytes(num_nodes, source, target))).decode()
+
+
+def decode_edges(num_nodes: int, text: str) -> Array:
+    """The reverse, ``[2, E]``."""
+    return np.frombuffer(decompress(b64decode(text)), _dtype(num_nodes)).reshape(2, -1)
+
+
+def _bytes(num_nodes: int, source: Array, target: Array) -> bytes:
+    return np.stack([source, target]).astype(_dtype(num_nodes)).tobytes()
+
+
+def _dtype(num_nodes: int) -> str:
+    return "<i4" if num_nodes <= 1 << 31 else "<i8"
+
+
+def remember(name: str, topology: Topology) -> None:
+    """Let `topology_of` find this topology while it lives; the first of several equal ones stays."""
+    _living.setdefault(name, topology)
+
+
+def topology_of(name: str) -> Topology:
+    """The topology with this key or specification: a living one if there is one, else built anew and kept a while."""
+    living = _living.get(name)
+    return _rebuilt(name) if living is None else living
+
+
+@lru_cache(maxsize=64)
+def _rebuilt(name: str) -> Topology:
+    from chimera_ssm.topology.base import Topology
+
+    return _build(name, ast.parse(name, mode="eval").body, Topology)
+
+
+def _build(text: str, call: Any, base: type[Topology]) -> Topology:
+    """The topology that a call in the text stands for; living ones are found again, parts of a union, too."""
+    if (living := _living.get(text[call.col_offset : call.end_col_offset])) is not None:
+        return living
+    kind, options = read_call(call, base)
+    args = [_build(text, x, base) if isinstance(x, ast.Call) else ast.literal_eval(x) for x in call.args]
+    topology = kind.from_spec(*args, **options)
+    return _living.get(topology.key, topology)
+
+
+def read_call(call: Any, base: type[Kind]) -> tuple[type[Kind], dict[str, Any]]:
+    """Class, of those that derive from ``base``, and keyword arguments of a parsed call. Only literals are evaluated."""
+    kinds = {kind.__name__: kind for kind in _subclasses(base)}
+    if call.func.id not in kinds:
+        raise ValueError(
+            f"there is no {base.__name__} of the name {call.func.id!r}; import the module that defines it first"
+        )
+    return kinds[call.func.id], {option.arg: ast.literal_eval(option.value) for option in call.keywords}
+
+
+def _subclasses(kind: type) -> Iterator[type]:
+    for child in kind.__subclasses__():
+        yield child
+        yield from _subclasses(child)
