@@ -62,9 +62,24 @@ def test_the_core_needs_torch_and_numpy_only():
         "import torch, chimera_ssm as c\n"
         "g = c.Grid((3, 3))\n"
         "c.Chimera(8)(torch.randn(9, 8, requires_grad=True), g).sum().backward()\n"
-        "for name in c.__all__: getattr(c, name)\n"
+        "for name in c.__all__:\n"
+        "    if name not in c._HOMES['models']: getattr(c, name)\n"
     )
     assert "torch" in loaded_by(code)
+
+
+def test_names_that_need_an_extra_say_which():
+    code = (
+        "import sys; sys.modules['transformers'] = None\n"
+        "import chimera_ssm as c\n"
+        "for name in c._HOMES['models']:\n"
+        "    try: getattr(c, name)\n"
+        "    except ModuleNotFoundError as error:\n"
+        "        line = f'{name} cannot be loaded: transformers is missing: pip install \"chimera-ssm[hf]\"'\n"
+        "        assert str(error) == line, error\n"
+        "    else: raise AssertionError(name)\n"
+    )
+    assert "chimera_ssm" in loaded_by(code)
 
 
 def test_public_names_are_all_there():

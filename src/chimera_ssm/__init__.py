@@ -11,6 +11,7 @@ Every public name can be imported from here; it is loaded on first use.
 from importlib import import_module
 from typing import Any
 
+from chimera_ssm.errors import missing_extra
 from chimera_ssm.version import __version__
 
 _HOMES = {
@@ -27,8 +28,12 @@ _HOMES = {
         "select_solver", "solve",
     ),
     "nn": (
-        "Block", "Chimera", "DropPath", "Kind", "MixerState", "NeighbourConv", "OnDAG", "OnGraph", "OnGrid", "OnLine",
-        "OnTwoLines", "OnUndirectedLine", "WindowConv",
+        "Block", "Chimera", "DropPath", "Hyena", "Kind", "MixerState", "NeighbourConv", "OnDAG", "OnGraph", "OnGrid",
+        "OnLine", "OnTwoLines", "OnUndirectedLine", "S4", "WindowConv", "mark_undecayed",
+    ),
+    "models": (
+        "ChimeraForImageClassification", "ChimeraImageConfig", "ChimeraImageModel", "ChimeraImageProcessor",
+        "create_model", "image_classifier", "list_models", "match_parameters",
     ),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -39,7 +44,12 @@ __all__ = [*_HOME, "__version__"]
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    try:
+        value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    except ModuleNotFoundError as error:
+        if (remedy := missing_extra(error)) is None:
+            raise
+        raise ModuleNotFoundError(f"{name} cannot be loaded: {remedy}", name=error.name) from None
     globals()[name] = value
     return value
 

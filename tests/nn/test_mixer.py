@@ -51,6 +51,19 @@ def test_every_parameter_learns(name):
         assert parameter.grad.abs().max() > 0, label
 
 
+@pytest.mark.parametrize("state_size", [4, 32])
+@ALL
+def test_gradients_in_float32_agree_with_float64(name, state_size):
+    """By states and by masks, compiled, with tensors strided as the mixer hands them over."""
+    mixer, topology = build(name, state_size=state_size)
+    grads = []
+    for twin in (mixer, copy.deepcopy(mixer).float()):
+        twin(features(3).to(twin.D.dtype), topology).square().sum().backward()
+        grads.append({label: parameter.grad.double() for label, parameter in twin.named_parameters()})
+    for label, expected in grads[0].items():
+        assert (grads[1][label] - expected).norm() < 1e-4 * expected.norm(), label
+
+
 @ALL
 def test_leading_dimensions(name):
     mixer, topology = build(name)

@@ -87,7 +87,16 @@ def test_a_table_drops_what_came_after_and_what_was_cut_off(tmp_path):
 
 def test_a_finished_run_has_everything(finished):
     names = {path.name for path in finished.folder.iterdir()}
-    files = {"config.yaml", "metrics.csv", "steps.csv", "tensorboard", "checkpoints", "curves.png", "model", "result.json"}
+    files = {
+        "config.yaml",
+        "metrics.csv",
+        "steps.csv",
+        "tensorboard",
+        "checkpoints",
+        "curves.png",
+        "model",
+        "result.json",
+    }
     assert names == files
     result = json.loads((finished.folder / "result.json").read_text())
     assert result == finished.result
@@ -174,7 +183,9 @@ def _step(run):
 
 def test_an_interruption_leaves_a_run_to_resume(finished, tmp_path):
     run = make_run(tmp_path / "stopped")
-    with pytest.raises(Interrupted, match=rf"stopped after step 1 of 18; continue with: chimera train --resume {run.folder}"):
+    with pytest.raises(
+        Interrupted, match=rf"stopped after step 1 of 18; continue with: chimera train --resume {run.folder}"
+    ):
         _interrupt_soon(run)
     assert _step(run) == 1
     train(run, latest_checkpoint(run))
@@ -187,7 +198,9 @@ def _interrupt_soon(run):
     step = TrainingModule.training_step
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            TrainingModule, "training_step", lambda *a: (os.kill(os.getpid(), signal.SIGINT), step(*a))[1] if a[2] == 0 else step(*a)
+            TrainingModule,
+            "training_step",
+            lambda *a: (os.kill(os.getpid(), signal.SIGINT), step(*a))[1] if a[2] == 0 else step(*a),
         )
         train(run)
 
@@ -251,7 +264,9 @@ def test_a_broken_checkpoint_is_refused_and_the_one_before_named(two_checkpoints
         torch.save({"state_dict": {}}, last)
     else:
         last.write_bytes(broken[harm])
-    with pytest.raises(ValueError, match=f"{before.name} is intact, go on from it with: chimera train --resume {before}"):
+    with pytest.raises(
+        ValueError, match=f"{before.name} is intact, go on from it with: chimera train --resume {before}"
+    ):
         train(run, last)
     train(run, before)
     assert last.exists()  # written again
@@ -260,7 +275,9 @@ def test_a_broken_checkpoint_is_refused_and_the_one_before_named(two_checkpoints
 
 def test_a_checkpoint_of_another_recipe_is_refused(two_checkpoints):
     run, _, last = two_checkpoints
-    with pytest.raises(ValueError, match=r"is of another recipe: lr is 0.001 there and 0.002 in this run's config.yaml"):
+    with pytest.raises(
+        ValueError, match=r"is of another recipe: lr is 0.001 there and 0.002 in this run's config.yaml"
+    ):
         checkpoints.load(last, replace(run.recipe, lr=2e-3))
     with pytest.raises(ValueError, match="no earlier one is intact"):
         checkpoints.load(last, replace(run.recipe, lr=2e-3))

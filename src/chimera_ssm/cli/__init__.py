@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
+from chimera_ssm.errors import missing_extra
 from chimera_ssm.version import __version__
 
 COMMANDS = {
@@ -22,11 +23,6 @@ COMMANDS = {
     "train": "train a recipe, or continue a run",
     "eval": "evaluate a run on its test data",
     "bench": "measure speed and memory against attention and other baselines",
-}
-_EXTRA_OF = {
-    **dict.fromkeys(("rich", "matplotlib", "lightning", "torchmetrics", "tensorboard", "yaml"), "train"),
-    **dict.fromkeys(("transformers", "tokenizers", "datasets", "safetensors"), "hf"),
-    **dict.fromkeys(("PIL", "sklearn", "kornia"), "image"),
 }
 
 
@@ -40,10 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as interruption:
         return _end(argv, str(interruption) or "interrupted", 130)
     except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if (extra := _EXTRA_OF.get(missing)) is None:
+        if (remedy := missing_extra(error)) is None:
             raise
-        return _end(argv, f'error: {missing} is missing: pip install "chimera-ssm[{extra}]"', 2)
+        return _end(argv, f"error: {remedy}", 2)
     except (ValueError, OSError) as error:
         return _end(argv, f"error: {error}", 2)
     return 0

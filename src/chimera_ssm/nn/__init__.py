@@ -1,14 +1,19 @@
-"""Layers: the mixer, its local convolutions, the kinds of data it is for, and the block around it."""
+"""Layers: the mixer, its local convolutions, the kinds of data it is for, the block around it, baselines."""
 
 from chimera_ssm.nn.block import Block, DropPath
 from chimera_ssm.nn.conv import NeighbourConv, WindowConv
+from chimera_ssm.nn.decay import mark_undecayed
+from chimera_ssm.nn.hyena import Hyena
 from chimera_ssm.nn.kinds import Kind, OnDAG, OnGraph, OnGrid, OnLine, OnTwoLines, OnUndirectedLine
 from chimera_ssm.nn.mixer import Chimera, MixerState
+from chimera_ssm.nn.s4 import S4
 
 __all__ = [
+    "S4",
     "Block",
     "Chimera",
     "DropPath",
+    "Hyena",
     "Kind",
     "MixerState",
     "NeighbourConv",
@@ -19,4 +24,5 @@ __all__ = [
     "OnTwoLines",
     "OnUndirectedLine",
     "WindowConv",
+    "mark_undecayed",
 ]

@@ -27,13 +27,16 @@ class DropPath(nn.Module):
         """The probability, for ``print``."""
         return f"{self.probability}"
 
-    def forward(self, x: Tensor, topology: Topology) -> Tensor:
-        """``[..., T, dim]`` → the same."""
+    def forward(self, x: Tensor, topology: Topology | None = None) -> Tensor:
+        """``[..., T, dim]`` → the same; without a topology, all T belong to one sample."""
         if not self.training or self.probability == 0:
             return x
         keep = 1 - self.probability
-        kept = torch.empty(*x.shape[:-2], len(topology.parts), 1, dtype=x.dtype, device=x.device).bernoulli_(keep)
-        return x * (kept / keep).index_select(-2, topology.tensors("part", x.device))
+        parts = 1 if topology is None else len(topology.parts)
+        scale = torch.empty(*x.shape[:-2], parts, 1, dtype=x.dtype, device=x.device).bernoulli_(keep) / keep
+        if topology is not None and parts > 1:
+            scale = scale.index_select(-2, topology.tensors("part", x.device))
+        return x * scale
 
 
 class Block(nn.Module):

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from chimera_ssm.adjacency import inverse_softplus
+from chimera_ssm.nn.decay import mark_undecayed
 from chimera_ssm.nn.kinds import Kind, OnGraph, check_kind
 from chimera_ssm.solvers import Solver, mix
 from chimera_ssm.topology import Line, Topology
@@ -94,8 +95,7 @@ class Chimera(nn.Module):
         self.D = nn.Parameter(torch.empty(H))
         self.norm = nn.RMSNorm(self.width, eps=1e-5)
         self.out_proj = nn.Linear(self.width, dim, bias=False)
-        for parameter in self.undecayed_parameters():
-            parameter._no_weight_decay = True  # ty: ignore[missing-attribute]
+        mark_undecayed(self)
         self.reset_parameters()
 
     def _check_sizes(self, edge_dim: int | None) -> None:
@@ -124,6 +124,10 @@ class Chimera(nn.Module):
         self.out_proj.reset_parameters()
         if self.edge_proj is not None:
             self.edge_proj.reset_parameters()
+        self.reset_own_parameters()
+
+    def reset_own_parameters(self) -> None:
+        """Steps and D alone: the parameters that are in none of the mixer's modules."""
         low, high = (math.log(dt * self.kind.step_scale) for dt in self.dt_range)
         with torch.no_grad():
             for bias in (self.step_bias, self.edge_bias):

@@ -168,8 +168,8 @@ class _Layout:
         return [
             [torch.zeros_like(w) for w in self.weights],
             [torch.zeros_like(s).view(-1, self.Cs[0].shape[1] * self.share, s.shape[-1]) for s in self.scales],
-            [torch.empty_like(C) for C in self.Cs],
-            [torch.empty_like(B) for B in self.Bs],
+            [C.new_empty(C.shape) for C in self.Cs],  # contiguous, unlike C may be: written through views
+            [B.new_empty(B.shape) for B in self.Bs],
         ]
 
     def adjoint(

@@ -1,0 +1,24 @@
+"""Named image models, as settings of `ChimeraImageConfig`."""
+
+PRESETS = {
+    # The paper's: 88 million parameters, for 224 × 224 pixels of ImageNet.
+    "chimera_image_base": {
+        "hidden_size": 768, "num_hidden_layers": 22, "num_heads": 24, "state_size": 96, "patch_size": 16,
+        "image_size": 224, "num_labels": 1000,
+    },
+    # The paper's ablations: the size of ViT-S.
+    "chimera_image_small": {
+        "hidden_size": 384, "num_hidden_layers": 22, "num_heads": 12, "state_size": 64, "patch_size": 16,
+        "image_size": 224, "num_labels": 1000,
+    },
+    # For small pictures on a laptop.
+    "chimera_image_tiny": {
+        "hidden_size": 192, "num_hidden_layers": 12, "num_heads": 6, "state_size": 32, "patch_size": 4,
+        "image_size": 32, "num_labels": 10,
+    },
+    # For tests.
+    "chimera_image_test": {
+        "hidden_size": 32, "num_hidden_layers": 3, "num_heads": 4, "state_size": 8, "patch_size": 4,
+        "image_size": 16, "num_labels": 10,
+    },
+}  # fmt: skip

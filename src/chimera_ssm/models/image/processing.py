@@ -1,0 +1,64 @@
+"""From pictures to what image models take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from transformers import PreTrainedConfig
+from transformers.image_processing_backends import PilBackend
+from transformers.image_utils import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD, PILImageResampling
+from transformers.processing_utils import ImagesKwargs
+
+
+class ChimeraImageKwargs(ImagesKwargs, total=False):
+    """What `ChimeraImageProcessor` takes besides what all image processors take."""
+
+    num_channels: int
+
+
+class ChimeraImageProcessor(PilBackend):
+    """Resizes, scales to [0, 1] and normalises pictures; ``num_channels`` is 3 for colours, 1 for shades of grey.
+
+    The model takes any size and aspect ratio: ``do_resize=False`` keeps a picture as it is, ``size={"shortest_edge":
+    256}`` its proportions.
+    """
+
+    valid_kwargs = ChimeraImageKwargs
+    resample = PILImageResampling.BICUBIC
+    image_mean = IMAGENET_DEFAULT_MEAN
+    image_std = IMAGENET_DEFAULT_STD
+    size = {"height": 224, "width": 224}  # noqa: RUF012
+    do_resize = True
+    do_rescale = True
+    do_normalize = True
+    num_channels = 3
+
+    @classmethod
+    def for_model(cls, config: PreTrainedConfig, **kwargs: Any) -> ChimeraImageProcessor:
+        """The processor with the image size and channels of a model's configuration.
+
+        Args:
+            config: of a Chimera image model or of a ViT.
+            kwargs: others of the processor, such as ``image_mean`` and ``image_std``, a number for each channel:
+                ImageNet's unless given, one half for other than three channels.
+        """
+        side, channels = config.image_size, config.num_channels
+        if channels != 3:
+            kwargs = {"image_mean": [0.5] * channels, "image_std": [0.5] * channels, **kwargs}
+        return cls(size={"height": side, "width": side}, num_channels=channels, **kwargs)
+
+    def process_image(  # ty: ignore[incompatible-method-override]
+        self, image: Any, **kwargs: Any
+    ) -> np.ndarray:
+        """A picture as an array ``[num_channels, height, width]``."""
+        channels = kwargs.get("num_channels", self.num_channels)
+        if hasattr(image, "convert"):  # a picture of Pillow's, which knows its colours
+            image = image.convert("L" if channels == 1 else "RGB")
+        array = super().process_image(image, **kwargs)
+        if array.shape[0] != channels:
+            raise ValueError(
+                f"expected an image with {channels} channels, found an array of shape {list(array.shape)}; "
+                "Pillow's images are converted by themselves"
+            )
+        return array

@@ -1,0 +1,48 @@
+"""Models by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+from torch import nn
+
+from chimera_ssm.models.image import ChimeraForImageClassification
+from chimera_ssm.models.image.presets import PRESETS as IMAGE_PRESETS
+
+#: For each name the class of the model, which knows that of its configuration, and the configuration's settings.
+PRESETS: dict[str, tuple[Any, dict[str, Any]]] = {
+    name: (ChimeraForImageClassification, settings) for name, settings in IMAGE_PRESETS.items()
+}
+
+
+def list_models() -> list[str]:
+    """Names of all presets."""
+    return sorted(PRESETS)
+
+
+def create_model(name: str, **overrides: Any) -> nn.Module:
+    """Build a preset, also under ``torch.device("meta")``.
+
+    Args:
+        name: one of `list_models`.
+        overrides: fields of the model's configuration that should differ from the preset.
+
+    Example:
+        >>> model = create_model("chimera_image_tiny", num_labels=100)
+    """
+    _check_name("model", name, PRESETS)
+    model, settings = PRESETS[name]
+    fields = {field.name for field in dataclasses.fields(model.config_class)} | {"num_labels"}
+    for override in overrides:
+        _check_name(f"setting of {name}", override, fields)
+    return model(model.config_class(**{**settings, **overrides}))
+
+
+def _check_name(what: str, name: str, known: Iterable[str]) -> None:
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
+        raise ValueError(f"no {what} is called {name!r}; {hint}")

@@ -1,0 +1,59 @@
+"""What mixers have in common that know no topology: they read the nodes as a sequence, in node order."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import lru_cache
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from chimera_ssm.topology import Topology, UndirectedLine
+
+
+class SequenceMixer(nn.Module, ABC):
+    """A mixer along the nodes in their order, both ways, called like `Chimera`; parts of a batch do not mix.
+
+    Shapes: ``x [..., T, dim]`` → ``[..., T, dim]``.
+    """
+
+    @abstractmethod
+    def mix(self, x: Tensor) -> Tensor:
+        """Mix one sequence, ``[Z, T, dim]`` → ``[Z, T, dim]``."""
+
+    def forward(
+        self, x: Tensor, topology: Topology, edge_attr: Tensor | None = None, node_mask: Tensor | None = None
+    ) -> Tensor:
+        """Mix features ``[..., T, dim]``; of the topology only the number of nodes of each part is used."""
+        if edge_attr is not None or node_mask is not None:
+            raise ValueError(f"{type(self).__name__} reads nodes as a sequence: leave edge_attr and node_mask out")
+        if x.shape[-2] != topology.num_nodes:
+            raise ValueError(f"x must have a row for each node of {topology!r}, found {list(x.shape)}")
+        flat = x.reshape(-1, *x.shape[-2:])
+        parts = flat.split([part.num_nodes for part in topology.parts], dim=1)
+        return torch.cat([self.mix(part) for part in parts], dim=1).reshape(x.shape)
+
+
+def long_convolution(x: Tensor, kernel: Tensor) -> Tensor:
+    """A convolution that reaches from end to end, channel by channel, by FFT.
+
+        y_t = Σ_s kernel_{t−s} x_s
+
+    Args:
+        x: ``[Z, T, D]``.
+        kernel: at offsets 1 − T, …, T − 1, ``[D, 2T − 1]``, in float32 at least.
+
+    Returns:
+        ``[Z, T, D]`` in the precision of the kernel.
+    """
+    T = x.shape[1]
+    circular = F.pad(kernel, (0, 1)).roll(1 - T, dims=-1)
+    spectrum = torch.fft.rfft(x.mT.to(kernel.dtype), n=2 * T) * torch.fft.rfft(circular)
+    return torch.fft.irfft(spectrum, n=2 * T)[..., :T].mT
+
+
+@lru_cache(maxsize=16)
+def line(num_nodes: int) -> UndirectedLine:
+    """A line both ways; one object for each length, because what is found out about it is kept on it."""
+    return UndirectedLine(num_nodes)

@@ -1,0 +1,90 @@
+"""Classifiers of equal size with different mixers."""
+
+import pytest
+import torch
+from transformers import ViTForImageClassification
+
+import chimera_ssm as chimera
+
+SIZES = {
+    "hidden_size": 48, "num_hidden_layers": 3, "patch_size": 4, "image_size": 16, "num_channels": 1, "num_labels": 5,
+    "state_size": 8, "num_heads": 4,
+}  # fmt: skip
+MIXERS = ("chimera", "s4", "hyena", "vit")
+ALL = pytest.mark.parametrize("mixer", MIXERS)
+
+
+@ALL
+@pytest.mark.parametrize("size", [(16, 16), (32, 32), (8, 24), (4, 4)])
+def test_any_image_size(mixer, size):
+    model = chimera.image_classifier(mixer, **SIZES, drop_path=0.2)
+    outputs = model(pixel_values=torch.randn(2, 1, *size), labels=torch.tensor([0, 4]))
+    assert outputs.logits.shape == (2, 5)
+    outputs.loss.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_vit_is_the_one_of_transformers(tmp_path):
+    torch.manual_seed(0)
+    model = chimera.image_classifier("vit", **SIZES, drop_path=0.5).eval()
+    model.save_pretrained(tmp_path)
+    twin = ViTForImageClassification.from_pretrained(tmp_path)
+    pixels = torch.randn(2, 1, 16, 16)
+    assert torch.equal(model(pixels).logits, twin(pixels).logits)
+    larger = torch.randn(2, 1, 24, 32)
+    assert torch.equal(model(larger).logits, twin(larger, interpolate_pos_encoding=True).logits)
+
+
+def test_vit_sizes():
+    with torch.device("meta"):
+        base = chimera.image_classifier("vit", num_hidden_layers=12, num_labels=1000)
+        small = chimera.image_classifier("vit", hidden_size=384, num_hidden_layers=12, num_labels=1000)
+    assert base.num_parameters() == 86_567_656
+    assert small.num_parameters() == 22_050_664
+    assert (base.config.num_attention_heads, small.config.num_attention_heads) == (12, 6)
+
+
+def test_vit_drops_whole_branches_of_samples():
+    model = chimera.image_classifier("vit", **SIZES, drop_path=0.5)
+    assert [layer.dropout.probability for layer in model.vit.layers] == [0, 0.25, 0.5]
+    torch.manual_seed(0)
+    layer, x = model.vit.layers[2], torch.randn(200, 5, 48)
+    kept = (layer(x) != x).flatten(1)
+    assert 0.15 < 1 - kept.any(1).float().mean() < 0.35  # both branches dropped
+    undecayed = {n for n, p in model.named_parameters() if getattr(p, "_no_weight_decay", False)}
+    assert undecayed == {"vit.embeddings.cls_token", "vit.embeddings.position_embeddings"}
+
+
+@ALL
+@pytest.mark.parametrize("target", [60_000, 411_000, 5_000_000])
+def test_parameters_match(mixer, target):
+    sizes = chimera.match_parameters(mixer, target, **SIZES)
+    assert {**sizes, "hidden_size": 48} == SIZES
+    assert abs(chimera.image_classifier(mixer, **sizes).num_parameters() / target - 1) <= 0.03
+
+
+@pytest.mark.parametrize("topology", ["2d", "fwd_rev", "fwd"])
+def test_parameters_match_across_topologies(topology):
+    target = chimera.image_classifier("chimera", **SIZES).num_parameters()
+    sizes = chimera.match_parameters("chimera", target, topology=topology, **SIZES)
+    assert abs(chimera.image_classifier("chimera", **sizes).num_parameters() / target - 1) <= 0.03
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: chimera.image_classifier("mlp"), "mixer must be one of chimera, s4, hyena, vit; found 'mlp'"),
+        (lambda: chimera.match_parameters("mlp", 10), "mixer must be one of"),
+        (
+            lambda: chimera.match_parameters("s4", 10, **SIZES),
+            "no width gives s4 10 parameters within 3 %: the nearest, 1",
+        ),
+        (
+            lambda: chimera.match_parameters("chimera", 100_000, **{**SIZES, "num_heads": 64}),
+            "multiples of 32, to keep heads whole",
+        ),
+    ],
+)
+def test_bad_input(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
