@@ -1,4 +1,4 @@
-"""Runs of a tiny recipe: repeatable bitwise, unharmed by kills, the same on two processes; checkpoints one can trust."""
+"""Runs of a tiny recipe: repeatable bitwise, unharmed by kills, the same on two processes; trusted checkpoints."""
 
 import json
 import multiprocessing
@@ -172,8 +172,8 @@ def test_killed_at_any_moment_and_resumed_it_is_as_if_nothing_had_happened(finis
 
 
 def _train_quietly(run, checkpoint):
-    sys.stderr = open(os.devnull, "w")
-    train(run, checkpoint)
+    with open(os.devnull, "w") as sys.stderr:
+        train(run, checkpoint)
 
 
 def _step(run):
@@ -189,19 +189,22 @@ def test_an_interruption_leaves_a_run_to_resume(finished, tmp_path):
         _interrupt_soon(run)
     assert _step(run) == 1
     train(run, latest_checkpoint(run))
-    assert what_remains(run) == {**what_remains(finished)}
+    assert what_remains(run) == what_remains(finished)
 
 
 def _interrupt_soon(run):
+    """Ctrl-C in the middle of the first step."""
     from chimera_ssm.training.module import TrainingModule
 
     step = TrainingModule.training_step
+
+    def interrupted_step(self, batch, batch_idx):
+        if batch_idx == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(self, batch, batch_idx)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            TrainingModule,
-            "training_step",
-            lambda *a: (os.kill(os.getpid(), signal.SIGINT), step(*a))[1] if a[2] == 0 else step(*a),
-        )
+        patch.setattr(TrainingModule, "training_step", interrupted_step)
         train(run)
 
 
@@ -314,7 +317,7 @@ def test_folders_that_are_taken_are_refused(finished, tmp_path):
     with pytest.raises(ValueError, match="exists and is not a run"):
         make_run(tmp_path / "full")
     (tmp_path / "file").touch()
-    with pytest.raises(OSError, match="cannot make .* choose another folder with --out"):
+    with pytest.raises(OSError, match=r"cannot make .* choose another folder with --out"):
         make_run(tmp_path / "file" / "run")
     with pytest.raises(ValueError, match=r"is not a run: it has no config.yaml"):
         open_run(tmp_path)

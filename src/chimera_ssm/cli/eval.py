@@ -46,7 +46,8 @@ def run(args: argparse.Namespace) -> None:
     changes = {key.name: getattr(args, key.name) for key in keys(type(run.recipe)) if hasattr(args, key.name)}
     metrics = evaluate(run, replace(run.recipe, **changes), checkpoint)
     state = "finished" if run.result is not None else "unfinished"
-    table = Table(title=f"{run.name}, test data, {state}, after step {step_of(checkpoint)}")
+    rich.print(f"{run.name}, test data, {state}, after step {step_of(checkpoint)}")
+    table = Table()
     names = [name for name in metrics if not name.endswith("_ema")]
     for column in ("weights", *names):
         table.add_column(column)

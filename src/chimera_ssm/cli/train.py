@@ -81,8 +81,7 @@ def _new(args: argparse.Namespace) -> Run:
     folder = args.out or Path(os.environ.get(_FOLDER) or new_folder(args.recipe))
     run = Run(folder, args.recipe, recipe, machine)
     if is_first_process():
-        recipe.task().train_samples()  # if the data are missing, say so before there is a folder
-        run.create()
+        run.check_free()
         os.environ[_FOLDER] = str(folder)
     return run
 

@@ -42,6 +42,8 @@ def latest_checkpoint(run: Run) -> Path | None:
 def train(run: Run, checkpoint: Path | None = None) -> dict[str, Any] | None:
     """Train to the end, from the beginning or from a checkpoint; then write model/ and result.json.
 
+    The folder of a new run is made when everything else is in place.
+
     Returns:
         What is in result.json; nothing in processes other than the first.
     """
@@ -54,6 +56,8 @@ def train(run: Run, checkpoint: Path | None = None) -> dict[str, Any] | None:
     bookkeeper = Bookkeeper(run, evaluated_on)
     with _quiet_lightning(), StopSignals(bookkeeper):
         trainer = _trainer(recipe, machine, [bookkeeper, Bar(evaluated_on)], max_epochs=course.laps_left(step))
+        if is_first_process() and not run.exists:
+            run.create()
         data = RunData(train_on, evaluate_on, recipe, course, machine.workers)
         trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
     return _finish(run, module, evaluated_on, bookkeeper) if trainer.is_global_zero else None

@@ -17,7 +17,7 @@ from chimera_ssm.training.task import Outcome, Task
 if TYPE_CHECKING:
     from torchmetrics import Metric
 
-_SIZES = (
+SIZES = (
     "hidden_size", "num_hidden_layers", "patch_size", "image_size", "num_channels", "state_size", "num_heads",
     "topology", "sharing", "normalize", "drop_path",
 )  # fmt: skip
@@ -61,7 +61,7 @@ class ImageTask(Task):
         from chimera_ssm.models import image_classifier
 
         names = dict(enumerate(self.images.names))
-        sizes = {name: getattr(self.recipe, name) for name in _SIZES}
+        sizes = {name: getattr(self.recipe, name) for name in SIZES}
         return image_classifier(
             self.recipe.mixer, **sizes, id2label=names, label2id={name: label for label, name in names.items()}
         )

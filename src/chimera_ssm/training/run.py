@@ -42,19 +42,28 @@ class Run:
         path = self.folder / "result.json"
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
-    def create(self) -> None:
-        """Make the folder, with its config.yaml. An existing run is never written into."""
-        import yaml
+    @property
+    def exists(self) -> bool:
+        """Whether the folder is there already."""
+        return (self.folder / "config.yaml").exists()
 
-        from chimera_ssm.training.checkpoints import write_durably
-
-        if (self.folder / "config.yaml").exists():
+    def check_free(self) -> None:
+        """Refuse a folder with something in it: an existing run is never written into."""
+        if self.exists:
             raise ValueError(
                 f"{self.folder} holds a run already: continue it with chimera train --resume {self.folder}, or choose "
                 f"another folder with --out"
             )
         if self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
             raise ValueError(f"{self.folder} exists and is not a run; choose another folder with --out")
+
+    def create(self) -> None:
+        """Make the folder, with its config.yaml."""
+        import yaml
+
+        from chimera_ssm.training.checkpoints import write_durably
+
+        self.check_free()
         try:
             self.checkpoints.mkdir(parents=True)
         except OSError as error:
