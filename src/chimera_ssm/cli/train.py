@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
     try:
         result = train(run, checkpoint)
     except Interrupted as stop:
-        raise KeyboardInterrupt(str(stop)) from None
+        raise KeyboardInterrupt(str(stop) if is_first_process() else "stopped") from None
     if result is not None:
         _tell(run, result)
 
@@ -78,11 +78,11 @@ def _new(args: argparse.Namespace) -> Run:
         raise ValueError("which recipe? for example: chimera train image/digits (chimera list shows all)")
     recipe = find_recipe(args.recipe, args.scale)
     recipe, machine = replace(recipe, **_given(args, recipe)), replace(Machine(), **_given(args, Machine()))
-    folder = args.out or Path(os.environ.get(_FOLDER) or new_folder(args.recipe))
-    run = Run(folder, args.recipe, recipe, machine)
+    made = None if is_first_process() else os.environ.get(_FOLDER)
+    run = Run(args.out or Path(made or new_folder(args.recipe)), args.recipe, recipe, machine)
     if is_first_process():
         run.check_free()
-        os.environ[_FOLDER] = str(folder)
+        os.environ[_FOLDER] = str(run.folder)
     return run
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import shutil
 import signal
+import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 import lightning as L
+import torch
 from lightning.pytorch.callbacks import Callback
 
 from chimera_ssm.training.checkpoints import checkpoint_path, prune
@@ -15,6 +18,8 @@ from chimera_ssm.training.course import learning_rate
 from chimera_ssm.training.module import TrainingModule
 from chimera_ssm.training.records import Records
 from chimera_ssm.training.run import Run
+
+_GO_ON, _SAVE, _STOP = 0.0, 1.0, 2.0
 
 
 class Interrupted(Exception):
@@ -62,10 +67,11 @@ class Bookkeeper(Callback):
             self._add_step(pl_module)
         if step == course.lap_end(step - 1):
             return  # the lap's end is recorded after its evaluation
-        if self._is_time(trainer, step):
+        wish = self._wish(trainer, step)
+        if wish >= _SAVE:
             self._save(trainer, pl_module)
-        if self.asked_to_stop:
-            self._stop(trainer, pl_module)
+        if wish == _STOP:
+            self._stop(pl_module)
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         means = pl_module.lap_means()
@@ -77,14 +83,15 @@ class Bookkeeper(Callback):
         pl_module.end_lap()
         self._keep_best(trainer, pl_module)
         self._save(trainer, pl_module)
-        if self.asked_to_stop and pl_module.steps_done < pl_module.course.total:
-            self._stop(trainer, pl_module, saved=True)
+        if self._wish(trainer, 0) == _STOP and pl_module.steps_done < pl_module.course.total:
+            self._stop(pl_module)
 
     def on_train_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         self._close()
 
     def on_exception(self, trainer: L.Trainer, pl_module: Any, exception: BaseException) -> None:
-        self._close()
+        with suppress(OSError):  # if the disk is full, that was said already
+            self._close()
 
     def _close(self) -> None:
         if self.records is not None:
@@ -97,12 +104,14 @@ class Bookkeeper(Callback):
             rate = learning_rate(module.recipe, module.course, module.steps_done - 1)
             self.records.add_step({"step": module.steps_done, "lr": rate, "loss": loss})
 
-    def _is_time(self, trainer: L.Trainer, step: int) -> bool:
-        every = self.run.machine.checkpoint_every
-        if every and step % every == 0:
-            return True
-        late = time.monotonic() - self.last_save > 60 * self.run.machine.checkpoint_minutes
-        return trainer.strategy.broadcast(late) if trainer.world_size > 1 else late
+    def _wish(self, trainer: L.Trainer, step: int) -> float:
+        """What to do after a step; all processes agree, though their clocks and signals differ."""
+        every, minutes = self.run.machine.checkpoint_every, self.run.machine.checkpoint_minutes
+        due = bool(every and step % every == 0) or time.monotonic() - self.last_save > 60 * minutes
+        wish = _STOP if self.asked_to_stop else _SAVE if due else _GO_ON
+        if trainer.world_size == 1:
+            return wish
+        return float(trainer.strategy.reduce(torch.tensor(wish, device=trainer.strategy.root_device), reduce_op="max"))
 
     def _keep_best(self, trainer: L.Trainer, module: TrainingModule) -> None:
         if module.recipe.export == "best" and (which := module.improved()) and trainer.is_global_zero:
@@ -116,9 +125,7 @@ class Bookkeeper(Callback):
             prune(self.run.checkpoints, module.steps_done)
         self.last_save = time.monotonic()
 
-    def _stop(self, trainer: L.Trainer, module: TrainingModule, saved: bool = False) -> None:
-        if not saved and trainer.world_size == 1:  # several processes may have stopped at different steps
-            self._save(trainer, module)
+    def _stop(self, module: TrainingModule) -> None:
         raise Interrupted(
             f"stopped after step {module.steps_done} of {module.course.total}; continue with: "
             f"chimera train --resume {self.run.folder}"
@@ -141,7 +148,8 @@ class StopSignals:
         self.bookkeeper, self.before = bookkeeper, {}
 
     def __enter__(self) -> None:
-        self.before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        if threading.current_thread() is threading.main_thread():  # signals reach no other
+            self.before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def __exit__(self, *_: Any) -> None:
         for number, handler in self.before.items():

@@ -24,6 +24,7 @@ from chimera_ssm.training.module import TrainingModule
 from chimera_ssm.training.progress import Bar
 from chimera_ssm.training.recipe import Machine, Recipe
 from chimera_ssm.training.run import Run
+from chimera_ssm.training.task import Task
 
 _PRECISION: dict[str, Any] = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
 
@@ -108,10 +109,15 @@ def _finish(run: Run, module: TrainingModule, evaluated_on: str, bookkeeper: Boo
     return result
 
 
-def _module_of(run: Run, state: dict[str, torch.Tensor], task: Any) -> TrainingModule:
+def _module_of(run: Run, state: dict[str, torch.Tensor], task: Task) -> TrainingModule:
     course = Course(1, 1, run.recipe.seed, 1, 1)  # nothing will be trained
-    module = TrainingModule(run.recipe.task() if task is None else task, run.recipe, course)
-    module.load_state_dict(state)
+    module = TrainingModule(task, run.recipe, course)
+    try:
+        module.load_state_dict(state)
+    except RuntimeError as error:
+        raise ValueError(
+            f"the trained weights do not fit: the data have other classes than those of the run, {run.folder}"
+        ) from error
     return module
 
 

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from chimera_ssm.data.augment import Augmentation, Plain, mix_batch
 from chimera_ssm.data.image import ImageData, Transformed, load_images
 from chimera_ssm.training.image_recipe import ImageRecipe
+from chimera_ssm.training.recipe import Recipe
 from chimera_ssm.training.task import Outcome, Task
 
 if TYPE_CHECKING:
@@ -57,14 +58,12 @@ class ImageTask(Task):
     def _plain(self) -> Plain:
         return Plain(self.recipe.image_size, self.recipe.mean, self.recipe.std, self.recipe.eval_crop)
 
-    def build_model(self) -> nn.Module:
+    def build_model(self, recipe: Recipe) -> nn.Module:
         from chimera_ssm.models import image_classifier
 
         names = dict(enumerate(self.images.names))
-        sizes = {name: getattr(self.recipe, name) for name in SIZES}
-        return image_classifier(
-            self.recipe.mixer, **sizes, id2label=names, label2id={name: label for label, name in names.items()}
-        )
+        sizes = {name: getattr(recipe, name) for name in ("mixer", *SIZES)}
+        return image_classifier(**sizes, id2label=names, label2id={name: label for label, name in names.items()})
 
     def outcome(self, model: nn.Module, batch: dict[str, Tensor]) -> Outcome:
         images, labels = batch["pixel_values"], batch["labels"]

@@ -35,7 +35,7 @@ class TrainingModule(L.LightningModule):
         super().__init__()
         self.task, self.recipe, self.course = task, recipe, course
         with seeded(recipe.seed, "weights"):
-            self.model = task.build_model()
+            self.model = task.build_model(recipe)
         self.model.train()
         self.average = averaged_copy(self.model) if recipe.ema else None
         self.steps_done = 0

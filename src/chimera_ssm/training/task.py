@@ -13,6 +13,8 @@ from chimera_ssm.data.samples import Samples
 if TYPE_CHECKING:
     from torchmetrics import Metric
 
+    from chimera_ssm.training.recipe import Recipe
+
 
 class Outcome(NamedTuple):
     """What a model made of a batch.
@@ -52,8 +54,11 @@ class Task(ABC):
         """All test samples."""
 
     @abstractmethod
-    def build_model(self) -> nn.Module:
-        """The model, its weights drawn from PyTorch's generator."""
+    def build_model(self, recipe: Recipe) -> nn.Module:
+        """The model of a recipe, its weights drawn from PyTorch's generator.
+
+        The recipe is that of the run: an evaluation may have another, but the model stays what it was.
+        """
 
     @abstractmethod
     def outcome(self, model: nn.Module, batch: Any) -> Outcome:
