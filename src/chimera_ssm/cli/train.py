@@ -128,8 +128,11 @@ def _typed(key: Key) -> Any:
 
 
 def _tell(run: Run, result: dict[str, Any]) -> None:
-    figures = "  ".join(f"{name} {value:.4f}" for name, value in result["metrics"].items())
+    from chimera_ssm.training.progress import in_words
+
     words = {"raw": "weights as trained", "ema": "averaged weights", "best": "best weights on validation data"}
-    print(f"{result['evaluated_on']}: {figures}  ({result['parameters']:,} parameters, {result['seconds']:.0f} s)")
+    print(
+        f"{result['evaluated_on']}: {in_words(result['metrics'])}  ({result['parameters']:,} parameters, {result['seconds']:.0f} s)"
+    )
     print(f"model ({words[result['model']]}): {run.model}")
     print(f"curves: {run.folder / 'curves.png'}")

@@ -35,7 +35,7 @@ class Bar(Callback):
             columns += (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=True))
             self.progress = Progress(*columns, console=Console(stderr=True))
             self.progress.start()
-            self.task = self.progress.add_task("", total=pl_module.course.total, completed=pl_module.steps_done)
+            self.task = self.progress.add_task("starting", total=pl_module.course.total, completed=pl_module.steps_done)
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         now = time.monotonic()
@@ -74,11 +74,20 @@ class Bar(Callback):
         spent = time.monotonic() - self.started
         left = spent / max(1, step - self.first) * (course.total - step)
         train = "  ".join(f"{name} {value:.4f}" for name, value in means.items())
-        found = "  ".join(f"{name} {value:.4f}" for name, value in module.results.items())
         return (
-            f"epoch {step / course.steps_per_epoch:<6.4g} step {step}/{course.total}  train {train}  "
-            f"{self.evaluated_on} {found}  {_clock(spent)}, {_clock(left)} left"
+            f"epoch {step / course.steps_per_epoch:<5.4g} step {step}/{course.total}  train {train}  "
+            f"{self.evaluated_on} {in_words(module.results)}  {_clock(spent)}, {_clock(left)} left"
         )
+
+
+def in_words(results: dict[str, float]) -> str:
+    """``{"top1": 0.9, "top1_ema": 0.8}`` → ``top1 0.9000 (averaged 0.8000)``."""
+    words = []
+    for name, value in results.items():
+        if not name.endswith("_ema"):
+            average = results.get(f"{name}_ema")
+            words.append(f"{name} {value:.4f}" + ("" if average is None else f" (averaged {average:.4f})"))
+    return "  ".join(words)
 
 
 def _clock(seconds: float) -> str:
