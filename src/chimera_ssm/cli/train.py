@@ -131,8 +131,7 @@ def _tell(run: Run, result: dict[str, Any]) -> None:
     from chimera_ssm.training.progress import in_words
 
     words = {"raw": "weights as trained", "ema": "averaged weights", "best": "best weights on validation data"}
-    print(
-        f"{result['evaluated_on']}: {in_words(result['metrics'])}  ({result['parameters']:,} parameters, {result['seconds']:.0f} s)"
-    )
+    cost = f"{result['parameters']:,} parameters, {result['seconds']:.0f} s"
+    print(f"{result['evaluated_on']}: {in_words(result['metrics'])}  ({cost})")
     print(f"model ({words[result['model']]}): {run.model}")
     print(f"curves: {run.folder / 'curves.png'}")

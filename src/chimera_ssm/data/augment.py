@@ -72,14 +72,19 @@ class Plain:
     std: float
     crop: float = 1.0
 
+    @property
+    def resized(self) -> int:
+        """The shorter side before the crop."""
+        return round(self.size / self.crop)
+
     def __call__(self, image: Tensor) -> Tensor:
         """``uint8 [C, H, W]`` → ``float32 [C, size, size]``."""
         image = to_float(image)
         if self.crop == 1:
             image = resize(image, self.size, self.size)
         else:
-            scale = self.size / self.crop / min(image.shape[-2:])
-            image = resize(image, *(max(self.size, round(scale * side)) for side in image.shape[-2:]))
+            shorter = min(image.shape[-2:])
+            image = resize(image, *(self.resized * side // shorter for side in image.shape[-2:]))
             top, left = ((side - self.size) // 2 for side in image.shape[-2:])
             image = image[..., top : top + self.size, left : left + self.size]
         return (image - self.mean) / self.std

@@ -100,7 +100,7 @@ class ImageTask(Task):
         r = self.recipe
         how: dict[str, Any] = {"image_mean": [r.mean] * r.num_channels, "image_std": [r.std] * r.num_channels}
         if r.eval_crop < 1:
-            how |= {"size": {"shortest_edge": round(r.image_size / r.eval_crop)}, "do_center_crop": True}
+            how |= {"size": {"shortest_edge": self._plain().resized}, "do_center_crop": True}
             how |= {"crop_size": {"height": r.image_size, "width": r.image_size}}
         else:
             how |= {"size": {"height": r.image_size, "width": r.image_size}}
