@@ -102,8 +102,9 @@ def test_settings_that_do_not_exist_or_fit_are_refused(options, message, capsys)
 
 def test_help_lists_the_recipes_settings(capsys):
     with pytest.raises(SystemExit):
-        cli.main(["train", "image/imagenet", "--help"])
+        cli.main(["train", "--lr", "1e-4", "image/imagenet", "--help"])
     out = capsys.readouterr().out
+    assert "settings of image/imagenet" in out
     for words in ("--warmup-epochs", "epochs of linear warm-up (10)", "momenta of AdamW (0.9,0.999)", "--devices"):
         assert words in out
 

@@ -32,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="of the run; runs/<recipe>-<time> if omitted")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="continue a run, or from one of its checkpoints")
     add_settings(parser, "how to compute", keys(Machine), Machine())
-    recipe = _recipe_in(argv)
+    recipe, name = _recipe_in(argv)
     if recipe is not None:
-        add_settings(parser, f"settings of {argv[0]}", keys(type(recipe)), recipe)
+        add_settings(parser, f"settings of {name}", keys(type(recipe)), recipe)
 
 
 def add_settings(parser: argparse.ArgumentParser, title: str, keys: Sequence[Key], values: Any) -> None:
@@ -107,14 +107,15 @@ def _given(args: argparse.Namespace, settings: Any) -> dict[str, Any]:
     return {key.name: getattr(args, key.name) for key in keys(type(settings)) if hasattr(args, key.name)}
 
 
-def _recipe_in(argv: Sequence[str]) -> Any:
-    """The recipe that is being asked for, so that its settings become options."""
-    from chimera_ssm.recipes import find_recipe
+def _recipe_in(argv: Sequence[str]) -> tuple[Any, str]:
+    """The recipe that is being asked for, so that its settings become options, and its name."""
+    from chimera_ssm.recipes import all_recipes, find_recipe
 
-    if not argv or argv[0].startswith("-"):
-        return None
+    name = next((word for word in argv if word in all_recipes()), argv[0] if argv else "--")
+    if name.startswith("-"):
+        return None, name
     scale = argv[argv.index("--scale") + 1] if "--scale" in argv[:-1] else None
-    return find_recipe(argv[0], scale if scale in ("paper", "laptop") else None)
+    return find_recipe(name, scale if scale in ("paper", "laptop") else None), name
 
 
 def _typed(key: Key) -> Any:

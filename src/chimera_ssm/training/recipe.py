@@ -50,7 +50,9 @@ class Recipe(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if bool(self.epochs) == bool(self.steps):
-            raise ValueError(f"a run has either epochs or steps, found epochs={self.epochs} and steps={self.steps}")
+            raise ValueError(
+                f"a run has either epochs or steps: set the other to 0, found epochs={self.epochs} and steps={self.steps}"
+            )
         if self.warmup_epochs and self.warmup_steps:
             raise ValueError("the warm-up has either epochs or steps, found both warmup_epochs and warmup_steps")
         if self.export == "best" and not self.validation:
