@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from chimera_ssm.nn.norm import RMSNorm
 from chimera_ssm.topology import Topology
 
 
@@ -52,7 +53,7 @@ class Block(nn.Module):
 
     def __init__(self, dim: int, mixer: nn.Module, drop_path: float = 0.0):
         super().__init__()
-        self.norm = nn.RMSNorm(dim, eps=1e-5)
+        self.norm = RMSNorm(dim)
         self.mixer = mixer
         self.drop_path = DropPath(drop_path)
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from chimera_ssm.nn.conv import WindowConv
+from chimera_ssm.nn.norm import RMSNorm
 from chimera_ssm.nn.sequence import SequenceMixer, line, long_convolution
 
 
@@ -34,7 +35,7 @@ class Hyena(SequenceMixer):
         self.conv = WindowConv(3 * self.width, width=3)
         self.filter = HyenaFilter(self.width)
         self.D = nn.Parameter(torch.empty(self.width))
-        self.norm = nn.RMSNorm(self.width, eps=1e-5)
+        self.norm = RMSNorm(self.width)
         self.out_proj = nn.Linear(self.width, dim, bias=False)
         self.reset_parameters()
 
@@ -53,8 +54,7 @@ class Hyena(SequenceMixer):
         q, k, v = self.conv(self.in_proj(x), line(T)).chunk(3, dim=-1)
         u = k * v
         y = q * (long_convolution(u, self.filter(T)) + self.D * u)
-        y = F.rms_norm(y, (self.width,), self.norm.weight.to(y.dtype), self.norm.eps)
-        return self.out_proj(y.to(self.out_proj.weight.dtype))
+        return self.out_proj(self.norm(y).to(self.out_proj.weight.dtype))
 
 
 class HyenaFilter(nn.Module):

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from chimera_ssm.adjacency import inverse_softplus
 from chimera_ssm.nn.decay import mark_undecayed
 from chimera_ssm.nn.kinds import Kind, OnGraph, check_kind
+from chimera_ssm.nn.norm import RMSNorm, gated_rms_norm
 from chimera_ssm.solvers import Solver, mix
 from chimera_ssm.topology import Line, Topology
 
@@ -93,7 +94,7 @@ class Chimera(nn.Module):
         self.edge_proj = None if edge_dim is None else nn.Linear(edge_dim, H, bias=False)
         self.edge_bias = None if edge_dim is None else nn.Parameter(torch.empty(H))
         self.D = nn.Parameter(torch.empty(H))
-        self.norm = nn.RMSNorm(self.width, eps=1e-5)
+        self.norm = RMSNorm(self.width)
         self.out_proj = nn.Linear(self.width, dim, bias=False)
         mark_undecayed(self)
         self.reset_parameters()
@@ -163,7 +164,7 @@ class Chimera(nn.Module):
         V, B, C = self._heads(features)
         edge_step = self._edge_steps(edge_attr, x.shape[0])
         y = self._mix(topology, self._steps(steps), edge_step, node_mask, V, B, C)
-        y = (y + self.D[:, None, None] * V).transpose(1, 2).flatten(2)
+        y = (self.D[:, None] * V.transpose(1, 2) + y.transpose(1, 2)).flatten(2)  # in the layout of V: one copy less
         return self._output(y, z).reshape(*lead, topology.num_nodes, self.dim)
 
     def step(self, x: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
@@ -234,22 +235,21 @@ class Chimera(nn.Module):
         terms = self.kind.terms(topology, steps, edge_step, node_mask)
         Bs, Cs = B.unbind(1), C.unbind(1)
         sets = self.kind.sets if len(self.kind.sets) > 1 else self.kind.sets * len(terms)
-        y = mix(
+        # The sum of several terms is divided by way of B̄, which is small.
+        scales = [a.scale if len(terms) == 1 else a.scale / math.sqrt(len(terms)) for _, a in terms]
+        return mix(
             [dag for dag, _ in terms],
             [weights.weight for _, weights in terms],
             [Cs[s] for s in sets],
             [Bs[s] for s in sets],
             V.to(steps.dtype),
-            [weights.scale for _, weights in terms],
+            scales,
             self.solver,
         )
-        return y / math.sqrt(len(terms))
 
     def _output(self, y: Tensor, z: Tensor) -> Tensor:
         """Gate and normalise in the precision of ``y``, project in that of the layer."""
-        if z.shape[-1]:
-            y = y * F.silu(z)
-        y = F.rms_norm(y, (self.width,), self.norm.weight.to(y.dtype), self.norm.eps)
+        y = gated_rms_norm(y, z if z.shape[-1] else None, self.norm.weight)
         return self.out_proj(y.to(self.out_proj.weight.dtype))
 
     def _check_input(self, x: Tensor, topology: Topology, edge_attr: Tensor | None, node_mask: Tensor | None) -> None:

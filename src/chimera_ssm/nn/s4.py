@@ -6,9 +6,9 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from chimera_ssm.nn.decay import mark_undecayed
+from chimera_ssm.nn.norm import RMSNorm, gated_rms_norm
 from chimera_ssm.nn.sequence import SequenceMixer, long_convolution
 
 
@@ -43,7 +43,7 @@ class S4(SequenceMixer):
         self.frequency = nn.Parameter(torch.empty(self.width, pairs))
         self.C = nn.Parameter(torch.empty(2, self.width, pairs, 2))  # direction, …, real and imaginary part
         self.D = nn.Parameter(torch.empty(self.width))
-        self.norm = nn.RMSNorm(self.width, eps=1e-5)
+        self.norm = RMSNorm(self.width)
         self.out_proj = nn.Linear(self.width, dim, bias=False)
         mark_undecayed(self)
         self.reset_parameters()
@@ -71,7 +71,7 @@ class S4(SequenceMixer):
     def mix(self, x: Tensor) -> Tensor:
         u, z = self.in_proj(x).chunk(2, dim=-1)
         y = long_convolution(u, self.kernel(x.shape[1])) + self.D * u
-        y = F.rms_norm(y * F.silu(z), (self.width,), self.norm.weight.to(y.dtype), self.norm.eps)
+        y = gated_rms_norm(y, z, self.norm.weight)
         return self.out_proj(y.to(self.out_proj.weight.dtype))
 
     def kernel(self, length: int) -> Tensor:

@@ -51,7 +51,7 @@ class Recipe(Settings):
         super().__post_init__()
         if bool(self.epochs) == bool(self.steps):
             raise ValueError(
-                f"a run has either epochs or steps: set the other to 0, found epochs={self.epochs} and steps={self.steps}"
+                f"a run has either epochs or steps, the other is 0; found epochs={self.epochs} and steps={self.steps}"
             )
         if self.warmup_epochs and self.warmup_steps:
             raise ValueError("the warm-up has either epochs or steps, found both warmup_epochs and warmup_steps")

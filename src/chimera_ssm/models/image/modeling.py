@@ -14,6 +14,7 @@ from transformers.utils import can_return_tuple
 from chimera_ssm.models.base import ChimeraPreTrainedModel
 from chimera_ssm.models.image.configuration import ChimeraImageConfig
 from chimera_ssm.nn import S4, Block, Chimera, Hyena, Kind, OnGrid, OnLine, OnTwoLines
+from chimera_ssm.nn.norm import RMSNorm
 from chimera_ssm.topology import Grid, Line, Topology, UndirectedLine
 
 
@@ -49,7 +50,7 @@ class ChimeraImageModel(ChimeraImagePreTrainedModel):
             ChimeraImageLayer(config.hidden_size, _mixer(config), config.drop_path * depth / last)
             for depth in range(config.num_hidden_layers)
         )
-        self.norm = nn.RMSNorm(config.hidden_size, eps=1e-5)
+        self.norm = RMSNorm(config.hidden_size)
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
