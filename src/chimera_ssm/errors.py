@@ -8,11 +8,9 @@ class TopologyError(ValueError):
 
 
 _EXTRA_OF = {
-    "PIL": "image",
-    "matplotlib": "train",
-    "rich": "train",
-    "safetensors": "hf",
-    "transformers": "hf",
+    **dict.fromkeys(("transformers", "tokenizers", "datasets", "safetensors"), "hf"),
+    **dict.fromkeys(("lightning", "torchmetrics", "tensorboard", "rich", "matplotlib", "yaml"), "train"),
+    **dict.fromkeys(("PIL", "sklearn", "kornia"), "image"),
 }
 
 

@@ -1,7 +1,8 @@
 """The program `chimera`. A command is a line in `COMMANDS` and a module of that name beside this file.
 
-The module is loaded when the command is asked for, and offers ``EXAMPLE`` (a command line), ``add_arguments(parser)``
-and ``run(args)``.
+The module is loaded when the command is asked for, and offers ``EXAMPLE`` (a command line),
+``add_arguments(parser, argv)`` and ``run(args)``; ``argv`` is what was typed after the command, for options that depend
+on it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -17,25 +19,28 @@ from chimera_ssm.errors import missing_extra
 from chimera_ssm.version import __version__
 
 COMMANDS = {
+    "list": "show recipes and models",
+    "train": "train a recipe, or continue a run",
+    "eval": "evaluate a run on its test data",
     "bench": "measure speed and memory against attention and other baselines",
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0, 2 for an error of the user, 130 for an interruption."""
-    argv = sys.argv[1:] if argv is None else list(argv)
-    args = _parser().parse_args(argv)
-    args.command_line = shlex.join(["chimera", *argv])
+    argv = sys.argv[1:] if argv is None else [*argv]  # `list` here is the command
     try:
+        args = _parser().parse_args(argv)
+        args.command_line = shlex.join(["chimera", *argv])
         _module(args.command).run(args)
-    except KeyboardInterrupt:
-        return _end(args.command, "interrupted", 130)
+    except KeyboardInterrupt as interruption:
+        return _end(argv, str(interruption) or "interrupted", 130)
     except ModuleNotFoundError as error:
         if (remedy := missing_extra(error)) is None:
             raise
-        return _end(args.command, f"error: {remedy}", 2)
+        return _end(argv, f"error: {remedy}", 2)
     except (ValueError, OSError) as error:
-        return _end(args.command, f"error: {error}", 2)
+        return _end(argv, f"error: {error}", 2)
     return 0
 
 
@@ -48,8 +53,16 @@ class _Command(argparse.ArgumentParser):
         if self.command is not None:
             module, self.command = _module(self.command), None
             self.epilog = f"example:\n  {module.EXAMPLE}"
-            module.add_arguments(self)
-        return super().parse_known_args(args, namespace)
+            module.add_arguments(self, [*(args or ())])
+        namespace, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self.error(self._unknown(rest[0].partition("=")[0]))
+        return namespace, rest
+
+    def _unknown(self, option: str) -> str:
+        known = [name for action in self._actions for name in action.option_strings]
+        near = get_close_matches(option, known, n=1)
+        return f"unknown option {option}" + (f", did you mean {near[0]}?" if near else "")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
             help=summary,
             description=f"{summary[0].upper()}{summary[1:]}.",
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
         )
         command.command = name
     return parser
@@ -75,6 +89,6 @@ def _module(command: str) -> Any:
     return import_module(f"{__name__}.{command}")
 
 
-def _end(command: str, message: str, code: int) -> int:
-    print(f"chimera {command}: {message}", file=sys.stderr)
+def _end(argv: Sequence[str], message: str, code: int) -> int:
+    print(f"chimera {argv[0]}: {message}", file=sys.stderr)
     return code

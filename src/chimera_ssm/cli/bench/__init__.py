@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.progress import Progress
 
     from chimera_ssm.cli.bench.cases import Case
@@ -22,7 +24,7 @@ _SECONDS, _QUICK_SECONDS = 6.0, 1.0
 _PICTURES = (".png", ".svg", ".pdf")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """The options of the command."""
     from chimera_ssm.cli.bench.cases import CASES
 

@@ -1,0 +1,61 @@
+"""`chimera eval`: the test metrics of a run."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from chimera_ssm.cli.train import add_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXAMPLE = """chimera eval runs/image-digits-20260101-120000
+  chimera eval runs/image-digits-20260101-120000 --image-size 16"""
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """The run, and those settings of its recipe that can be changed for an evaluation."""
+    from chimera_ssm.training.run import open_run
+    from chimera_ssm.training.settings import keys
+
+    parser.usage = "chimera eval RUN [--KEY VALUE …]"
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run, finished or not, or a checkpoint in it")
+    if argv and not argv[0].startswith("-"):
+        recipe = open_run(_folder(Path(argv[0]))).recipe
+        changeable = [key for key in keys(type(recipe)) if key.at_eval]
+        add_settings(parser, "evaluate on something else", changeable, recipe)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print a table of metrics."""
+    import rich
+    from rich.table import Table
+
+    from chimera_ssm.training.checkpoints import step_of
+    from chimera_ssm.training.fit import evaluate, latest_checkpoint
+    from chimera_ssm.training.run import open_run
+    from chimera_ssm.training.settings import keys
+
+    run = open_run(_folder(args.run))
+    checkpoint = args.run if args.run.suffix == ".ckpt" else latest_checkpoint(run)
+    if checkpoint is None:
+        raise ValueError(f"{run.folder} has no checkpoint yet: continue it with chimera train --resume {run.folder}")
+    changes = {key.name: getattr(args, key.name) for key in keys(type(run.recipe)) if hasattr(args, key.name)}
+    metrics = evaluate(run, replace(run.recipe, **changes), checkpoint)
+    state = "finished" if run.result is not None else "unfinished"
+    rich.print(f"{run.name}, test data, {state}, after step {step_of(checkpoint)}")
+    table = Table()
+    names = [name for name in metrics if not name.endswith("_ema")]
+    for column in ("weights", *names):
+        table.add_column(column)
+    for words, suffix in (("as trained", ""), ("averaged", "_ema")):
+        if f"{names[0]}{suffix}" in metrics:
+            table.add_row(words, *(f"{metrics[name + suffix]:.4f}" for name in names))
+    rich.print(table)
+
+
+def _folder(path: Path) -> Path:
+    return path.parent.parent if path.suffix == ".ckpt" else path

@@ -1,0 +1,138 @@
+"""`chimera train`: a recipe becomes a run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from chimera_ssm.training.run import Run
+    from chimera_ssm.training.settings import Key
+
+EXAMPLE = """chimera train image/digits --lr 1e-3 --seed 1
+  chimera train image/digits --help            (lists the recipe's settings)
+  chimera train --resume runs/image-digits-…   (after an interruption or a kill)"""
+
+_FOLDER = "CHIMERA_RUN_FOLDER"  # tells further processes of a run which folder the first one made
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """The options of the command, and the settings of the recipe that is named in ``argv``."""
+    from chimera_ssm.training.recipe import Machine
+    from chimera_ssm.training.settings import keys
+
+    parser.usage = "chimera train RECIPE [--out FOLDER] [--KEY VALUE …]\n       chimera train --resume RUN"
+    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="chimera list shows them")
+    parser.add_argument("--scale", choices=("paper", "laptop"), help="the laptop's where it exists")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="of the run; runs/<recipe>-<time> if omitted")
+    parser.add_argument("--resume", type=Path, metavar="RUN", help="continue a run, or from one of its checkpoints")
+    add_settings(parser, "how to compute", keys(Machine), Machine())
+    recipe, name = _recipe_in(argv)
+    if recipe is not None:
+        add_settings(parser, f"settings of {name}", keys(type(recipe)), recipe)
+
+
+def add_settings(parser: argparse.ArgumentParser, title: str, keys: Sequence[Key], values: Any) -> None:
+    """Settings as options, with the values they have unless given."""
+    group = parser.add_argument_group(title)
+    for key in keys:
+        names = dict.fromkeys([f"--{key.name.replace('_', '-')}", f"--{key.name}"])
+        value = getattr(values, key.name)
+        text = ",".join(map(str, value)) if isinstance(value, tuple) else value
+        doc = f"{key.doc} ({text})".replace("%", "%%")
+        group.add_argument(*names, dest=key.name, type=_typed(key), default=argparse.SUPPRESS, metavar="…", help=doc)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Train to the end, and say where everything is."""
+    run, checkpoint = _resumed(args) if args.resume is not None else (_new(args), None)
+
+    from chimera_ssm.training.bookkeeper import Interrupted
+    from chimera_ssm.training.fit import is_first_process, train
+
+    if is_first_process():
+        if checkpoint is None:
+            print(f"run folder: {run.folder}", flush=True)
+        else:
+            print(f"continuing {run.folder} from {checkpoint.name}", flush=True)
+    try:
+        result = train(run, checkpoint)
+    except Interrupted as stop:
+        raise KeyboardInterrupt(str(stop) if is_first_process() else "stopped") from None
+    if result is not None:
+        _tell(run, result)
+
+
+def _new(args: argparse.Namespace) -> Run:
+    from chimera_ssm.recipes import find_recipe
+    from chimera_ssm.training.fit import is_first_process
+    from chimera_ssm.training.recipe import Machine
+    from chimera_ssm.training.run import Run, new_folder
+
+    if args.recipe is None:
+        raise ValueError("which recipe? for example: chimera train image/digits (chimera list shows all)")
+    recipe = find_recipe(args.recipe, args.scale)
+    recipe, machine = replace(recipe, **_given(args, recipe)), replace(Machine(), **_given(args, Machine()))
+    made = None if is_first_process() else os.environ.get(_FOLDER)
+    run = Run(args.out or Path(made or new_folder(args.recipe)), args.recipe, recipe, machine)
+    if is_first_process():
+        run.check_free()
+        os.environ[_FOLDER] = str(run.folder)
+    return run
+
+
+def _resumed(args: argparse.Namespace) -> tuple[Run, Path | None]:
+    from chimera_ssm.training.fit import latest_checkpoint
+    from chimera_ssm.training.recipe import Machine
+    from chimera_ssm.training.run import open_run
+
+    if args.recipe is not None or args.out is not None or args.scale is not None:
+        raise ValueError("--resume continues a run with its own recipe and folder: leave RECIPE, --scale and --out out")
+    is_file = args.resume.suffix == ".ckpt"
+    run = open_run(args.resume.parent.parent if is_file else args.resume)
+    if run.result is not None:
+        raise ValueError(f"{run.folder} is finished: look at it with chimera eval {run.folder}")
+    run = replace(run, machine=replace(run.machine, **_given(args, Machine())))
+    return run, args.resume if is_file else latest_checkpoint(run)
+
+
+def _given(args: argparse.Namespace, settings: Any) -> dict[str, Any]:
+    from chimera_ssm.training.settings import keys
+
+    return {key.name: getattr(args, key.name) for key in keys(type(settings)) if hasattr(args, key.name)}
+
+
+def _recipe_in(argv: Sequence[str]) -> tuple[Any, str]:
+    """The recipe that is being asked for, so that its settings become options, and its name."""
+    from chimera_ssm.recipes import all_recipes, find_recipe
+
+    name = next((word for word in argv if word in all_recipes()), argv[0] if argv else "--")
+    if name.startswith("-"):
+        return None, name
+    scale = argv[argv.index("--scale") + 1] if "--scale" in argv[:-1] else None
+    return find_recipe(name, scale if scale in ("paper", "laptop") else None), name
+
+
+def _typed(key: Key) -> Any:
+    def parse(text: str) -> Any:
+        try:
+            return key.parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parse
+
+
+def _tell(run: Run, result: dict[str, Any]) -> None:
+    from chimera_ssm.training.progress import in_words
+
+    words = {"raw": "weights as trained", "ema": "averaged weights", "best": "best weights on validation data"}
+    cost = f"{result['parameters']:,} parameters, {result['seconds']:.0f} s"
+    print(f"{result['evaluated_on']}: {in_words(result['metrics'])}  ({cost})")
+    print(f"model ({words[result['model']]}): {run.model}")
+    print(f"curves: {run.folder / 'curves.png'}")

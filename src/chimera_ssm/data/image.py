@@ -1,0 +1,249 @@
+"""Labelled images: scikit-learn's digits, idx files such as Fashion-MNIST's, folders of images, ImageNet."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chimera_ssm.data.samples import Samples, split
+
+FASHION_LABELS = (
+    "T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot",
+)  # fmt: skip
+FASHION_PLACES = ("/usr/share/datasets/fashion-mnist", "~/.cache/chimera/fashion-mnist")
+
+_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
+
+
+class Images(Samples):
+    """Images with a class each; a sample is ``{"pixel_values": uint8 [C, H, W], "labels": int}``.
+
+    Args:
+        classes: the class of each image.
+        read: the image of an index, ``uint8 [C, H, W]``.
+    """
+
+    def __init__(self, classes: Tensor, read: Callable[[int], Tensor]):
+        self.classes, self.read = classes, read
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    def sample(self, index: int) -> dict[str, Any]:
+        return {"pixel_values": self.read(index), "labels": int(self.classes[index])}
+
+    @property
+    def labels(self) -> Tensor:
+        return self.classes
+
+
+class Transformed(Samples):
+    """Images that go through a function, ``uint8 [C, H, W]`` → ``float [C, S, S]``."""
+
+    def __init__(self, images: Samples, transform: Callable[[Tensor], Tensor]):
+        self.images, self.transform = images, transform
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def sample(self, index: int) -> dict[str, Any]:
+        sample = self.images.sample(index)
+        return {**sample, "pixel_values": self.transform(sample["pixel_values"])}
+
+    @property
+    def labels(self) -> Tensor | None:
+        return self.images.labels
+
+
+class ImageData(NamedTuple):
+    """A data set of images: training part, test part, and names of the classes."""
+
+    train: Samples
+    test: Samples
+    names: tuple[str, ...]
+
+
+def load_images(data: str, num_channels: int) -> ImageData:
+    """The data set of a name, or in a folder.
+
+    Args:
+        data: ``digits``, ``fashion-mnist``, ``imagenet``, or a folder with idx files or with
+            ``train/<class>/<image>`` and ``test/…`` or ``val/…``.
+        num_channels: of the images: 3 for colours, 1 for shades of grey.
+    """
+    if data == "digits":
+        return _digits(num_channels)
+    if data == "fashion-mnist":
+        return _fashion_mnist(num_channels)
+    if data == "imagenet":
+        return _imagenet(num_channels)
+    folder = Path(data).expanduser()
+    if not folder.is_dir():
+        raise ValueError(
+            f"there is no data set and no folder {data!r}; data is digits, fashion-mnist, imagenet, or a folder with "
+            f"train/<class>/<image> and test/<class>/<image>, or with idx files"
+        )
+    if any(folder.glob("train-images*idx3-ubyte*")):
+        return _idx_folder(folder, num_channels)
+    return _image_folder(folder, num_channels)
+
+
+# scikit-learn's digits
+
+
+def _digits(num_channels: int) -> ImageData:
+    """1,797 digits of 8 × 8 pixels; a fixed stratified quarter is for testing."""
+    from sklearn.datasets import load_digits
+
+    digits: Any = load_digits()
+    pixels = torch.from_numpy((digits.images * (255 / 16)).round().astype(np.uint8))
+    whole = _in_memory(pixels, torch.from_numpy(digits.target), num_channels)
+    test, train = split(whole, len(whole) // 4, "test")
+    return ImageData(train, test, tuple(map(str, range(10))))
+
+
+def _in_memory(pixels: Tensor, classes: Tensor, num_channels: int) -> Images:
+    """Grey images ``[n, H, W]`` held in memory."""
+    return Images(classes.long(), lambda index: pixels[index].expand(num_channels, -1, -1))
+
+
+# idx files
+
+
+def _fashion_mnist(num_channels: int) -> ImageData:
+    for place in FASHION_PLACES:
+        folder = Path(place).expanduser()
+        if folder.is_dir():
+            return _idx_folder(folder, num_channels)
+    raise ValueError(
+        f"Fashion-MNIST was looked for in {' and '.join(FASHION_PLACES)} and is in neither: install Debian's package "
+        f"dataset-fashion-mnist, or name the folder of its four idx files with --data FOLDER"
+    )
+
+
+def _idx_folder(folder: Path, num_channels: int) -> ImageData:
+    parts = [_idx_part(folder, prefix, num_channels) for prefix in ("train", "t10k")]
+    count = 1 + max(int(part.classes.max()) for part in parts)
+    names = FASHION_LABELS if "fashion" in folder.name and count == 10 else tuple(map(str, range(count)))
+    return ImageData(*parts, names)
+
+
+def _idx_part(folder: Path, prefix: str, num_channels: int) -> Images:
+    pixels = read_idx(_idx_file(folder, f"{prefix}-images-idx3-ubyte"), 3)
+    classes = read_idx(_idx_file(folder, f"{prefix}-labels-idx1-ubyte"), 1)
+    if len(pixels) != len(classes) or len(pixels) == 0:
+        raise ValueError(
+            f"{folder} has {len(pixels)} images and {len(classes)} labels of {prefix}; there must be as many"
+        )
+    return _in_memory(pixels, classes, num_channels)
+
+
+def _idx_file(folder: Path, name: str) -> Path:
+    for path in (folder / name, folder / f"{name}.gz"):
+        if path.is_file():
+            return path
+    raise ValueError(f"{folder} has neither {name} nor {name}.gz: copy all four idx files there")
+
+
+def read_idx(path: Path, ndim: int) -> Tensor:
+    """Bytes of an idx file, gzipped or not: magic number 0 0 8 ndim, ndim sizes, data.
+
+    Args:
+        path: the file.
+        ndim: the number of dimensions it should have.
+    """
+    try:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path} is damaged: {error}; copy it again") from error
+    start = 4 + 4 * ndim
+    if len(content) < start or content[:4] != bytes([0, 0, 8, ndim]):
+        raise ValueError(f"{path} is not an idx file of bytes with {ndim} dimensions")
+    sizes = np.frombuffer(content, ">u4", ndim, offset=4).astype(int).tolist()
+    if len(content) - start != np.prod(sizes):
+        raise ValueError(
+            f"{path} should hold {sizes} bytes after its head, found {len(content) - start}; copy it again"
+        )
+    return torch.from_numpy(np.frombuffer(content, np.uint8, offset=start).reshape(sizes).copy())
+
+
+# Files
+
+
+def _image_folder(folder: Path, num_channels: int) -> ImageData:
+    train = folder / "train"
+    test = next((folder / name for name in ("test", "val") if (folder / name).is_dir()), None)
+    if not train.is_dir() or test is None:
+        raise ValueError(
+            f"{folder} was looked at for train/<class>/<image> and test/ or val/ alike, or for idx files, and has "
+            f"{'no train/' if not train.is_dir() else 'neither test/ nor val/'}"
+        )
+    names = sorted(path.name for path in train.iterdir() if path.is_dir())
+    if not names:
+        raise ValueError(f"{train} has no folders: it should have one for each class")
+    strange = sorted(path.name for path in test.iterdir() if path.is_dir() and path.name not in names)
+    if strange:
+        raise ValueError(f"{test} has the class {strange[0]!r}, which {train} has not")
+    return ImageData(*(_files(part, names, num_channels) for part in (train, test)), tuple(names))
+
+
+def _files(folder: Path, names: Sequence[str], num_channels: int) -> Images:
+    paths: list[str] = []
+    classes: list[int] = []
+    for label, name in enumerate(names):
+        if not (folder / name).is_dir():
+            continue
+        found = sorted(entry.path for entry in os.scandir(folder / name) if entry.name.lower().endswith(_SUFFIXES))
+        paths += found
+        classes += [label] * len(found)
+    if not paths:
+        raise ValueError(f"there are no images in {folder}: looked for {', '.join(_SUFFIXES)} in the classes' folders")
+    return Images(torch.tensor(classes), lambda index: read_image(paths[index], num_channels))
+
+
+def read_image(path: str | Path, num_channels: int) -> Tensor:
+    """An image file as ``uint8 [C, H, W]``; a file that cannot be read is named."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            return as_tensor(image, num_channels)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise ValueError(f"cannot read the image {path}: {error}; remove or replace it") from error
+
+
+def as_tensor(image: Any, num_channels: int) -> Tensor:
+    """A picture of Pillow's as ``uint8 [C, H, W]``."""
+    pixels = np.array(image.convert("L" if num_channels == 1 else "RGB"))
+    return torch.from_numpy(pixels).reshape(*pixels.shape[:2], -1).permute(2, 0, 1)
+
+
+# ImageNet
+
+
+def _imagenet(num_channels: int) -> ImageData:
+    """ImageNet-1k through `datasets`: from its cache, or from the hub with an account that accepted the terms."""
+    from datasets import load_dataset
+
+    try:
+        parts: Any = load_dataset("ILSVRC/imagenet-1k")
+    except Exception as error:  # network, permissions, missing files: of many kinds
+        raise ValueError(
+            f"ImageNet was looked for in datasets' cache and on the hub as ILSVRC/imagenet-1k "
+            f"({type(error).__name__}); accept its terms there and log in, or name a folder with "
+            f"train/<class>/<image> and val/<class>/<image> with --data FOLDER"
+        ) from error
+    names = tuple(parts["train"].features["label"].names)
+    return ImageData(*(_of_dataset(parts[part], num_channels) for part in ("train", "validation")), names)
+
+
+def _of_dataset(part: Any, num_channels: int) -> Images:
+    return Images(torch.as_tensor(part["label"][:]), lambda index: as_tensor(part[index]["image"], num_channels))

@@ -1,0 +1,161 @@
+"""What happens beside the training: records, checkpoints, interruption."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import Callback
+
+from chimera_ssm.training.checkpoints import checkpoint_path, prune
+from chimera_ssm.training.course import learning_rate
+from chimera_ssm.training.module import TrainingModule
+from chimera_ssm.training.records import Records
+from chimera_ssm.training.run import Run
+
+_GO_ON, _SAVE, _STOP = 0.0, 1.0, 2.0
+
+
+class Interrupted(Exception):
+    """The run was asked to stop, and did so at a step's end with a checkpoint."""
+
+
+class Bookkeeper(Callback):
+    """Writes rows and checkpoints, in this order: what a checkpoint has seen is in the records.
+
+    At the end of a lap there is one checkpoint, after the evaluation, so that a resumed run never repeats or skips one.
+
+    Args:
+        run: where to.
+        evaluated_on: "test" or "validation", the prefix of the metrics.
+    """
+
+    def __init__(self, run: Run, evaluated_on: str):
+        self.run, self.evaluated_on = run, evaluated_on
+        self.records: Records | None = None
+        self.asked_to_stop = False
+        self.last_save = time.monotonic()
+        self.seconds, self._since = 0.0, time.monotonic()
+
+    def seconds_so_far(self) -> float:
+        """Seconds of training, those before a resumption included."""
+        return self.seconds + time.monotonic() - self._since
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seconds": self.seconds_so_far()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.seconds = state_dict["seconds"]
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        self._since = self.last_save = time.monotonic()
+        if trainer.is_global_zero:
+            prune(self.run.checkpoints, pl_module.steps_done)
+            self.records = Records(self.run.folder, pl_module.steps_done)
+
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if (batch_idx + 1) % trainer.accumulate_grad_batches:
+            return
+        step, course = pl_module.steps_done, pl_module.course
+        if step % pl_module.recipe.log_every == 0:
+            self._add_step(pl_module)
+        if step == course.lap_end(step - 1):
+            return  # the lap's end is recorded after its evaluation
+        wish = self._wish(trainer, step)
+        if wish >= _SAVE:
+            self._save(trainer, pl_module)
+        if wish == _STOP:
+            self._stop(pl_module)
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        means = pl_module.lap_means()
+        row = {"step": pl_module.steps_done, "epoch": pl_module.steps_done / pl_module.course.steps_per_epoch}
+        row |= {f"train_{name}": value for name, value in means.items()}
+        row |= {f"{self.evaluated_on}_{name}": value for name, value in pl_module.results.items()}
+        if self.records is not None:
+            self.records.add_lap(row)
+        pl_module.end_lap()
+        self._keep_best(trainer, pl_module)
+        self._save(trainer, pl_module)
+        if self._wish(trainer, 0) == _STOP and pl_module.steps_done < pl_module.course.total:
+            self._stop(pl_module)
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        self._close()
+
+    def on_exception(self, trainer: L.Trainer, pl_module: Any, exception: BaseException) -> None:
+        with suppress(OSError):  # if the disk is full, that was said already
+            self._close()
+
+    def _close(self) -> None:
+        if self.records is not None:
+            records, self.records = self.records, None
+            records.close()
+
+    def _add_step(self, module: TrainingModule) -> None:
+        loss = module.step_loss()
+        if self.records is not None:
+            rate = learning_rate(module.recipe, module.course, module.steps_done - 1)
+            self.records.add_step({"step": module.steps_done, "lr": rate, "loss": loss})
+
+    def _wish(self, trainer: L.Trainer, step: int) -> float:
+        """What to do after a step; all processes agree, though their clocks and signals differ."""
+        every, minutes = self.run.machine.checkpoint_every, self.run.machine.checkpoint_minutes
+        due = bool(every and step % every == 0) or time.monotonic() - self.last_save > 60 * minutes
+        wish = _STOP if self.asked_to_stop else _SAVE if due else _GO_ON
+        if trainer.world_size == 1:
+            return wish
+        return float(trainer.strategy.reduce(torch.tensor(wish, device=trainer.strategy.root_device), reduce_op="max"))
+
+    def _keep_best(self, trainer: L.Trainer, module: TrainingModule) -> None:
+        if module.recipe.export == "best" and (which := module.improved()) and trainer.is_global_zero:
+            export(self.run, module, which)
+
+    def _save(self, trainer: L.Trainer, module: TrainingModule) -> None:
+        if self.records is not None:
+            self.records.sync()
+        trainer.save_checkpoint(checkpoint_path(self.run.checkpoints, module.steps_done))
+        if trainer.is_global_zero:
+            prune(self.run.checkpoints, module.steps_done)
+        self.last_save = time.monotonic()
+
+    def _stop(self, module: TrainingModule) -> None:
+        raise Interrupted(
+            f"stopped after step {module.steps_done} of {module.course.total}; continue with: "
+            f"chimera train --resume {self.run.folder}"
+        )
+
+
+def export(run: Run, module: TrainingModule, which: str) -> None:
+    """Write model/ with the weights of one kind, whole or not at all."""
+    aside = run.folder / "model.part"
+    shutil.rmtree(aside, ignore_errors=True)
+    module.task.save(module.weights()[which], aside)
+    shutil.rmtree(run.model, ignore_errors=True)
+    aside.rename(run.model)
+
+
+class StopSignals:
+    """Within, Ctrl-C and SIGTERM ask the bookkeeper to stop at the end of the step; a second one stops at once."""
+
+    def __init__(self, bookkeeper: Bookkeeper):
+        self.bookkeeper, self.before = bookkeeper, {}
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():  # signals reach no other
+            self.before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def __exit__(self, *_: Any) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def _ask(self, *_: Any) -> None:
+        if self.bookkeeper.asked_to_stop:
+            raise KeyboardInterrupt
+        self.bookkeeper.asked_to_stop = True

@@ -1,0 +1,176 @@
+"""Training and evaluating a run."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, Strategy
+
+from chimera_ssm.training import checkpoints
+from chimera_ssm.training.bookkeeper import Bookkeeper, StopSignals, export
+from chimera_ssm.training.course import Course, Share
+from chimera_ssm.training.loaders import RunData, evaluation_batches, loader, train_and_evaluation
+from chimera_ssm.training.module import TrainingModule
+from chimera_ssm.training.progress import Bar
+from chimera_ssm.training.recipe import Machine, Recipe
+from chimera_ssm.training.run import Run
+from chimera_ssm.training.task import Task
+
+_PRECISION: dict[str, Any] = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
+
+
+def is_first_process() -> bool:
+    """Whether this is the only process of a run, or the one that writes its files."""
+    return all(int(os.environ.get(name, 0)) == 0 for name in ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"))
+
+
+def latest_checkpoint(run: Run) -> Path | None:
+    """The newest checkpoint, if there is one: a run killed before its first begins again."""
+    found = checkpoints.checkpoints(run.checkpoints)
+    return found[-1] if found else None
+
+
+def train(run: Run, checkpoint: Path | None = None) -> dict[str, Any] | None:
+    """Train to the end, from the beginning or from a checkpoint; then write model/ and result.json.
+
+    The folder of a new run is made when everything else is in place.
+
+    Returns:
+        What is in result.json; nothing in processes other than the first.
+    """
+    recipe, machine = run.recipe, run.machine
+    step = 0 if checkpoint is None else checkpoints.load(checkpoint, recipe)["chimera"]["step"]
+    task = recipe.task()
+    train_on, evaluate_on, evaluated_on = train_and_evaluation(task, recipe)
+    course = Course.of(recipe, len(train_on))
+    module = TrainingModule(task, recipe, course)
+    bookkeeper = Bookkeeper(run, evaluated_on)
+    with _quiet_lightning(), StopSignals(bookkeeper):
+        trainer = _trainer(recipe, machine, [bookkeeper, Bar(evaluated_on)], max_epochs=course.laps_left(step))
+        if is_first_process() and not run.exists:
+            run.create()
+        data = RunData(train_on, evaluate_on, recipe, course, machine.workers)
+        trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
+    return _finish(run, module, evaluated_on, bookkeeper) if trainer.is_global_zero else None
+
+
+def evaluate(run: Run, recipe: Recipe, checkpoint: Path) -> dict[str, float]:
+    """Metrics on the test data, with the weights as trained and averaged.
+
+    Args:
+        run: the run that was trained.
+        recipe: its recipe, perhaps with other data.
+        checkpoint: which weights.
+    """
+    state = checkpoints.load(checkpoint, run.recipe)
+    task = recipe.task()
+    samples = task.test_samples()
+    module = _module_of(run, state["state_dict"], task)
+    batches = evaluation_batches(len(samples), recipe.eval_batch, 0, 1)
+    with _quiet_lightning():
+        machine = Machine(accelerator=run.machine.accelerator, devices=1, precision=run.machine.precision)
+        trainer = _trainer(recipe, machine, [])
+        trainer.validate(module, loader(samples, batches, recipe.seed, run.machine.workers), verbose=False)
+    return module.results
+
+
+def _finish(run: Run, module: TrainingModule, evaluated_on: str, bookkeeper: Bookkeeper) -> dict[str, Any]:
+    last = checkpoints.checkpoint_path(run.checkpoints, module.course.total)
+    if run.recipe.export != "best":
+        # From the file, not from memory: several devices may have a part of the weights each.
+        state = checkpoints.load(last, run.recipe)["state_dict"]
+        which = run.recipe.export if module.average is not None else "raw"
+        export(run, _module_of(run, state, module.task), which)
+    else:
+        which = "best"
+    result = {
+        "recipe": run.name,
+        "seed": run.recipe.seed,
+        "steps": module.course.total,
+        "parameters": sum(p.numel() for p in module.model.parameters()),
+        "evaluated_on": evaluated_on,
+        "metrics": module.results,
+        "model": which,
+        "best": module.best,
+        "seconds": round(bookkeeper.seconds_so_far(), 1),
+    }
+    text = json.dumps(result, indent=2) + "\n"
+    checkpoints.write_durably(run.folder / "result.json", lambda file: file.write(text.encode()))
+    return result
+
+
+def _module_of(run: Run, state: dict[str, torch.Tensor], task: Task) -> TrainingModule:
+    course = Course(1, 1, run.recipe.seed, 1, 1)  # nothing will be trained
+    module = TrainingModule(task, run.recipe, course)
+    try:
+        module.load_state_dict(state)
+    except RuntimeError as error:
+        raise ValueError(
+            f"the trained weights do not fit: the data have other classes than those of the run, {run.folder}"
+        ) from error
+    return module
+
+
+def _trainer(recipe: Recipe, machine: Machine, callbacks: list[Callback], max_epochs: int = 1) -> L.Trainer:
+    if machine.precision == "16" and machine.accelerator == "cpu":
+        raise ValueError("precision 16 needs a GPU; use bf16 or 32 on a CPU")
+    trainer = L.Trainer(
+        accelerator=machine.accelerator,
+        devices=machine.devices or "auto",
+        num_nodes=machine.nodes,
+        strategy=_strategy(recipe, machine),
+        precision=_PRECISION[machine.precision],
+        max_epochs=max_epochs,
+        gradient_clip_val=recipe.clip or None,
+        callbacks=callbacks,
+        plugins=[checkpoints.DurableCheckpointIO()],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,
+        reload_dataloaders_every_n_epochs=1,
+    )
+    trainer.accumulate_grad_batches = Share.of(recipe, 0, trainer.world_size).accumulate
+    return trainer
+
+
+def _strategy(recipe: Recipe, machine: Machine) -> str | Strategy:
+    if machine.strategy == "fsdp":
+        if not torch.cuda.is_available():
+            raise ValueError("strategy fsdp needs GPUs; use ddp for several processes on CPUs")
+        if recipe.export == "best":
+            raise ValueError(
+                "export=best needs all weights in one place; use another strategy than fsdp, or export=ema"
+            )
+        return FSDPStrategy(state_dict_type="full", use_orig_params=True)
+    several = machine.strategy == "ddp" or (machine.devices or 1) * machine.nodes > 1
+    return DDPStrategy(broadcast_buffers=False) if several else "auto"
+
+
+@contextmanager
+def _quiet_lightning() -> Generator[None]:
+    """Without Lightning's advice on workers and its notes on devices: we say what matters."""
+    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric", "lightning")]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="lightning")
+        warnings.filterwarnings("ignore", message=".*(LeafSpec|pin_memory|lr_scheduler).*")
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)

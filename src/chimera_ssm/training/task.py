@@ -1,0 +1,73 @@
+"""What the loop asks of a kind of data."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torch import Tensor, nn
+
+from chimera_ssm.data.samples import Samples
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
+
+    from chimera_ssm.training.recipe import Recipe
+
+
+class Outcome(NamedTuple):
+    """What a model made of a batch.
+
+    Attributes:
+        loss: a mean, differentiable.
+        count: of what it is the mean: samples, tokens, …
+        predictions: for the metrics.
+        targets: for the metrics.
+        running: figures to show while training, means over ``count``.
+    """
+
+    loss: Tensor
+    count: int
+    predictions: Tensor
+    targets: Tensor
+    running: dict[str, Tensor]
+
+
+class Task(ABC):
+    """A kind of data: its samples, its model, its loss and its metrics."""
+
+    #: The metric that tells which weights are better, and whether a larger value is.
+    monitor: str
+    larger_is_better: bool = True
+
+    @abstractmethod
+    def train_samples(self) -> Samples:
+        """All training samples, augmented."""
+
+    @abstractmethod
+    def plain_train_samples(self) -> Samples:
+        """The same samples as they are for evaluation: a part of them may be held out for validation."""
+
+    @abstractmethod
+    def test_samples(self) -> Samples:
+        """All test samples."""
+
+    @abstractmethod
+    def build_model(self, recipe: Recipe) -> nn.Module:
+        """The model of a recipe, its weights drawn from PyTorch's generator.
+
+        The recipe is that of the run: an evaluation may have another, but the model stays what it was.
+        """
+
+    @abstractmethod
+    def outcome(self, model: nn.Module, batch: Any) -> Outcome:
+        """Loss and predictions; ``model.training`` tells whether to regularise."""
+
+    @abstractmethod
+    def metrics(self) -> dict[str, Metric]:
+        """Fresh metrics of an evaluation, updated with predictions and targets; the loss is there anyway."""
+
+    @abstractmethod
+    def save(self, model: nn.Module, folder: Path) -> None:
+        """Write the model in the form in which its users load it."""

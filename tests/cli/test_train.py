@@ -1,0 +1,143 @@
+"""The commands train, eval and list, as typed."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chimera_ssm import cli
+from chimera_ssm.training.fit import latest_checkpoint
+from chimera_ssm.training.run import open_run
+
+SMALL = [
+    "--hidden-size", "16", "--num_hidden_layers=1", "--patch-size", "2", "--state-size", "4", "--num-heads", "2",
+    "--train-limit", "64", "--epochs", "2", "--batch-size", "32", "--betas", "0.9,0.99", "--flip", "yes",
+    "--accelerator", "cpu",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def somewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CHIMERA_RUN_FOLDER", raising=False)
+    yield
+    os.environ.pop("CHIMERA_RUN_FOLDER", None)
+
+
+def test_train_then_eval(capsys):
+    assert cli.main(["train", "image/digits", *SMALL, "--out", "run"]) == 0
+    out, err = capsys.readouterr()
+    assert "run folder: run" in out
+    assert "model (averaged weights): run/model" in out
+    assert "step 4/4" in err
+    run = open_run(Path("run"))
+    assert (run.recipe.betas, run.recipe.flip, run.recipe.num_hidden_layers) == ((0.9, 0.99), True, 1)
+    assert cli.main(["eval", "run"]) == 0
+    out = capsys.readouterr().out
+    assert "image/digits, test data, finished, after step 4" in out
+    assert f"{run.result['metrics']['top1_ema']:.4f}" in out
+    assert cli.main(["eval", str(latest_checkpoint(run)), "--image-size", "16"]) == 0
+    assert "averaged" in capsys.readouterr().out
+    for argv, message in [
+        (
+            ["train", "image/digits", *SMALL, "--out", "run"],
+            "run holds a run already: continue it with chimera train --resume run",
+        ),
+        (["train", "--resume", "run"], "run is finished: look at it with chimera eval run"),
+        (["eval", "run", "--image-size", "15"], "image_size 15 must be a multiple of patch_size, found 2"),
+        (["eval", "run", "--data", "nowhere"], "there is no data set and no folder 'nowhere'"),
+    ]:
+        assert cli.main(argv) == 2
+        err = capsys.readouterr().err
+        assert err.startswith(f"chimera {argv[0]}: error: ")
+        assert err.count("\n") == 1
+        assert message in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["train"], "which recipe? for example: chimera train image/digits"),
+        (["train", "image/digit"], "unknown recipe 'image/digit', did you mean 'image/digits'?"),
+        (["train", "image/digits", "--scale", "paper"], "image/digits exists at the scale laptop only"),
+        (["train", "image/digits", "--data", "/nowhere"], "there is no data set and no folder '/nowhere'"),
+        (["train", "image/digits", "--batch-size", "4000"], "a batch has 4000 samples, but there are only 1348"),
+        (["train", "image/digits", "--micro-batch", "5"], "make micro_batch a divisor of 64"),
+        (["train", "image/digits", "--strategy", "fsdp", "--accelerator", "cpu"], "strategy fsdp needs GPUs"),
+        (["train", "--resume", "nowhere"], "nowhere is not a run: it has no config.yaml"),
+        (["train", "image/digits", "--resume", "nowhere"], "leave RECIPE, --scale and --out out"),
+        (["eval", "nowhere"], "nowhere is not a run: it has no config.yaml"),
+        (["list", "image/nothing"], "unknown recipe 'image/nothing'"),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_nothing(argv, message, capsys, tmp_path):
+    assert cli.main(argv) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--lrr", "1"], "unknown option --lrr, did you mean --lr?"),
+        (["--hidden_sise=3"], "unknown option --hidden_sise, did you mean --hidden_size?"),
+        (["--epoch", "3"], "unknown option --epoch, did you mean --epochs?"),
+        (["--lr", "fast"], "lr must be a number, found 'fast'"),
+        (["--ema", "2"], "ema must be below 1, found 2.0"),
+        (["--mixer", "attention"], "mixer must be one of chimera, s4, hyena, vit, found 'attention'"),
+    ],
+)
+def test_settings_that_do_not_exist_or_fit_are_refused(options, message, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["train", "image/digits", *options])
+    assert ended.value.code == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") < 5
+
+
+def test_help_lists_the_recipes_settings(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["train", "--lr", "1e-4", "image/imagenet", "--help"])
+    out = capsys.readouterr().out
+    assert "settings of image/imagenet" in out
+    for words in ("--warmup-epochs", "epochs of linear warm-up (10)", "momenta of AdamW (0.9,0.999)", "--devices"):
+        assert words in out
+
+
+def test_list_shows_recipes_models_and_settings(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    assert cli.main(["list"]) == 0
+    out = capsys.readouterr().out
+    for words in ("image/digits", "image/imagenet", "laptop", "paper", "chimera_image_base"):
+        assert words in out
+    assert cli.main(["list", "image/imagenet", "--scale", "paper"]) == 0
+    out = capsys.readouterr().out
+    for words in ("randaugment_magnitude", "0.99996", "1024"):
+        assert words in out
+
+
+def test_an_interruption_says_how_to_resume(monkeypatch, capsys):
+    from chimera_ssm.training import fit
+    from chimera_ssm.training.bookkeeper import Interrupted
+
+    def stop(*_):
+        raise Interrupted("stopped after step 3 of 9; continue with: chimera train --resume runs/x")
+
+    monkeypatch.setattr(fit, "train", stop)
+    assert cli.main(["train", "image/digits"]) == 130
+    err = capsys.readouterr().err
+    assert err == "chimera train: stopped after step 3 of 9; continue with: chimera train --resume runs/x\n"
+
+
+def test_the_commands_of_training_are_quick_to_refuse():
+    code = (
+        "import sys\nfrom chimera_ssm.cli import main\nmain(['train', 'image/nothing'])\n"
+        "assert not {'torch', 'lightning', 'transformers'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

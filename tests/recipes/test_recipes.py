@@ -1,0 +1,79 @@
+"""Recipes: found by name, the paper's values, and models that can be built."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from chimera_ssm.models import image_classifier
+from chimera_ssm.recipes import all_recipes, find_recipe
+from chimera_ssm.training.image_task import SIZES
+from chimera_ssm.training.settings import as_dict, from_dict
+
+# The paper's tables of hyperparameters, for ViT-B, Chimera-B, and Chimera-S where it differs.
+PAPER = {
+    "image_size": (224, 224, 224),
+    "betas": ((0.9, 0.999), (0.9, 0.999), (0.9, 0.999)),
+    "lr": (1e-3, 1e-3, 1e-3),
+    "weight_decay": (0.05, 0.05, 0.05),
+    "batch_size": (1024, 1024, 1024),
+    "epochs": (310, 310, 310),
+    "schedule": ("cosine", "cosine", "cosine"),
+    "warmup_epochs": (10, 10, 10),
+    "patch_size": (16, 16, 16),
+    "num_hidden_layers": (12, 22, 22),
+    "hidden_size": (768, 768, 384),
+    "drop_path": (0.3, 0.3, 0.1),
+    "randaugment_magnitude": (9, 9, 9),
+    "randaugment_std": (0.5, 0.5, 0.5),
+    "randaugment_layers": (2, 2, 2),
+    "mixup": (0.8, 0.8, 0.8),
+    "cutmix": (1.0, 0.1, 0.1),
+    "erase": (0.25, 0.25, 0.25),
+    "label_smoothing": (0.1, 0.25, 0.25),
+    "ema": (0.99996, 0.99996, 0.99996),
+}
+NAMES = "image/imagenet-vit", "image/imagenet", "image/imagenet-small"
+
+
+@pytest.mark.parametrize("key", PAPER)
+def test_imagenet_has_the_papers_values(key):
+    assert tuple(getattr(find_recipe(name, "paper"), key) for name in NAMES) == PAPER[key]
+
+
+@pytest.mark.parametrize(
+    ("name", "millions", "tolerance"), [(NAMES[0], 86.6, 0.02), (NAMES[1], 88, 0.02), (NAMES[2], 22.05, 0.06)]
+)
+def test_imagenet_models_have_the_papers_sizes(name, millions, tolerance):
+    recipe = find_recipe(name)
+    with torch.device("meta"):
+        model = image_classifier(recipe.mixer, num_labels=1000, **{key: getattr(recipe, key) for key in SIZES})
+    assert model.num_parameters() == pytest.approx(millions * 1e6, rel=tolerance)
+    assert model.config.initializer_range == 0.02
+
+
+def test_every_recipe_is_listed_and_readable():
+    recipes = all_recipes()
+    assert {"image/digits", "image/fashion-mnist", "image/imagenet"} <= set(recipes)
+    for name, entry in recipes.items():
+        assert re.fullmatch(r"[a-z]+/[a-z0-9-]+", name)
+        assert entry.doc
+        assert entry.scales
+        for recipe in entry.scales.values():
+            assert from_dict(type(recipe), as_dict(recipe)) == recipe
+
+
+def test_every_recipe_file_is_registered():
+    import chimera_ssm.recipes
+
+    files = {path.stem for path in Path(chimera_ssm.recipes.__file__).parent.glob("*.py")}
+    assert files - {"__init__", "entry"} == set(chimera_ssm.recipes._FILES)
+
+
+def test_names_and_scales_that_do_not_exist_are_refused():
+    with pytest.raises(ValueError, match=r"unknown recipe 'image/digit', did you mean 'image/digits'\?"):
+        find_recipe("image/digit")
+    with pytest.raises(ValueError, match="image/digits exists at the scale laptop only, found --scale paper"):
+        find_recipe("image/digits", "paper")
+    assert find_recipe("image/digits", "laptop") == find_recipe("image/digits")

@@ -1,0 +1,335 @@
+"""Runs of a tiny recipe: repeatable bitwise, unharmed by kills, the same on two processes; trusted checkpoints."""
+
+import json
+import multiprocessing
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from chimera_ssm.training import checkpoints
+from chimera_ssm.training.averaging import averaged_copy, decay_at, update_average
+from chimera_ssm.training.bookkeeper import Interrupted
+from chimera_ssm.training.fit import evaluate, latest_checkpoint, train
+from chimera_ssm.training.optimizer import parameter_groups
+from chimera_ssm.training.records import Table, read_table
+from chimera_ssm.training.run import Run, new_folder, open_run
+from tests.training.tiny import CPU, TINY, make_run, what_remains
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run left alone."""
+    run = make_run(tmp_path_factory.mktemp("runs") / "finished")
+    train(run)
+    return run
+
+
+# Parts
+
+
+def test_decay_is_for_matrices_alone():
+    from chimera_ssm.models import image_classifier
+
+    model = image_classifier("chimera", hidden_size=16, num_hidden_layers=1, patch_size=2, image_size=8, num_channels=1)
+    decayed, plain = parameter_groups(model, 0.05)
+    assert (decayed["weight_decay"], plain["weight_decay"]) == (0.05, 0.0)
+    names = {id(p): name for name, p in model.named_parameters()}
+    undecayed = {names[id(p)] for p in plain["params"]}
+    assert undecayed | {names[id(p)] for p in decayed["params"]} == set(names.values())
+    assert all(p.ndim > 1 for p in decayed["params"])
+    for name in names.values():
+        if name.endswith(("step_bias", ".D", "bias", "norm.weight")):
+            assert name in undecayed
+    assert any(name.endswith("step_bias") for name in undecayed)
+
+
+def test_the_average_by_hand():
+    model = torch.nn.Linear(1, 1, bias=False)
+    average = averaged_copy(model)
+    expected = average.weight.item()
+    for step in range(20):
+        with torch.no_grad():
+            model.weight.fill_(step)
+        decay = decay_at(0.9, step)
+        assert decay == min(0.9, (1 + step) / (10 + step))
+        update_average(average, model, decay)
+        expected = decay * expected + (1 - decay) * step
+    assert average.weight.item() == pytest.approx(expected, rel=1e-5)
+    assert not average.weight.requires_grad
+    assert decay_at(0.99996, 250_000) == 0.99996
+
+
+def test_a_table_drops_what_came_after_and_what_was_cut_off(tmp_path):
+    table = Table(tmp_path / "t.csv", 0)
+    for step in range(1, 6):
+        table.add({"step": step, "loss": 0.5 * step})
+    table.close()
+    with open(tmp_path / "t.csv", "a") as file:
+        file.write("6,3")  # killed in the middle of a row
+    assert [row["step"] for row in read_table(tmp_path / "t.csv")] == ["1", "2", "3", "4", "5"]
+    table = Table(tmp_path / "t.csv", 3)
+    table.add({"step": 4, "loss": 9.0})
+    table.close()
+    assert (tmp_path / "t.csv").read_text().splitlines() == ["step,loss", "1,0.5", "2,1.0", "3,1.5", "4,9.0"]
+
+
+# A run
+
+
+def test_a_finished_run_has_everything(finished):
+    names = {path.name for path in finished.folder.iterdir()}
+    files = {
+        "config.yaml",
+        "metrics.csv",
+        "steps.csv",
+        "tensorboard",
+        "checkpoints",
+        "curves.png",
+        "model",
+        "result.json",
+    }
+    assert names == files
+    result = json.loads((finished.folder / "result.json").read_text())
+    assert result == finished.result
+    assert (result["steps"], result["model"], result["evaluated_on"]) == (18, "ema", "test")
+    rows, steps = read_table(finished.folder / "metrics.csv"), read_table(finished.folder / "steps.csv")
+    assert [row["step"] for row in rows] == ["6", "12", "18"]
+    assert [row["step"] for row in steps] == [str(step) for step in range(1, 19)]
+    wanted = {"step", "epoch", "train_loss", "train_top1"}
+    assert set(rows[0]) == wanted | {f"test_{n}{e}" for n in ("loss", "top1", "top5") for e in ("", "_ema")}
+    assert float(rows[2]["test_top1_ema"]) == result["metrics"]["top1_ema"]
+    mean = sum(float(row["loss"]) for row in steps[:6]) / 6
+    assert mean == pytest.approx(float(rows[0]["train_loss"]), rel=1e-6)
+    assert [path.name for path in checkpoints.checkpoints(finished.checkpoints)][-1] == "step-000000018.ckpt"
+    assert len(checkpoints.checkpoints(finished.checkpoints)) == checkpoints.KEPT
+    assert open_run(finished.folder) == finished
+    board = next((finished.folder / "tensorboard").iterdir())
+    assert board.stat().st_size > 1000
+
+
+def test_the_model_is_loaded_by_its_users_and_scores_as_the_run_said(finished):
+    from transformers import AutoModelForImageClassification
+
+    model = AutoModelForImageClassification.from_pretrained(finished.model).eval()
+    samples = TINY.task().test_samples()
+    batch = samples.collate([samples.sample(index) for index in range(len(samples))])
+    with torch.no_grad():
+        found = model(pixel_values=batch["pixel_values"]).logits.argmax(-1)
+    accuracy = (found == batch["labels"]).float().mean().item()
+    assert accuracy == pytest.approx(finished.result["metrics"]["top1_ema"], abs=1e-6)
+    assert model.config.id2label[3] == "3"
+
+
+def test_evaluation_repeats_the_last_metrics_and_takes_other_sizes(finished):
+    checkpoint = latest_checkpoint(finished)
+    assert evaluate(finished, finished.recipe, checkpoint) == pytest.approx(finished.result["metrics"], abs=1e-6)
+    twice = evaluate(finished, replace(finished.recipe, image_size=16), checkpoint)
+    assert twice.keys() == finished.result["metrics"].keys()
+    assert twice["loss"] != finished.result["metrics"]["loss"]
+
+
+def test_a_seed_fixes_every_bit(finished, tmp_path):
+    again = make_run(tmp_path / "again", replace(CPU, workers=1))
+    train(again)
+    mine, other = what_remains(again), what_remains(finished)
+    for files in (mine, other):
+        del files["config.yaml"]  # workers differ
+    assert mine == other
+    seed = make_run(tmp_path / "seed", seed=1)
+    train(seed)
+    assert what_remains(seed)["model/model.safetensors"] != mine["model/model.safetensors"]
+
+
+def test_killed_at_any_moment_and_resumed_it_is_as_if_nothing_had_happened(finished, tmp_path):
+    chance = random.Random(os.getpid())
+    run = make_run(tmp_path / "killed", replace(CPU, checkpoint_every=1))
+    fork = multiprocessing.get_context("fork")
+    for _ in range(3):  # further kills, then the end
+        process = fork.Process(target=_train_quietly, args=(run, latest_checkpoint(run)))
+        process.start()
+        step, patience = _step(run) + chance.randrange(1, 5), time.monotonic() + 60
+        while _step(run) < step and time.monotonic() < patience and process.is_alive():
+            time.sleep(0.002)
+        time.sleep(chance.uniform(0, 0.05))
+        process.kill()
+        process.join()
+    assert run.result is None
+    assert 3 <= _step(run) < 18
+    train(run, latest_checkpoint(run))
+    mine, other = what_remains(run), what_remains(finished)
+    for files in (mine, other):
+        del files["config.yaml"]  # checkpoint_every differs
+    assert mine == other
+
+
+def _train_quietly(run, checkpoint):
+    with open(os.devnull, "w") as sys.stderr:
+        train(run, checkpoint)
+
+
+def _step(run):
+    found = latest_checkpoint(run)
+    return 0 if found is None else checkpoints.step_of(found)
+
+
+def test_an_interruption_leaves_a_run_to_resume(finished, tmp_path):
+    run = make_run(tmp_path / "stopped")
+    with pytest.raises(
+        Interrupted, match=rf"stopped after step 1 of 18; continue with: chimera train --resume {run.folder}"
+    ):
+        _interrupt_soon(run)
+    assert _step(run) == 1
+    train(run, latest_checkpoint(run))
+    assert what_remains(run) == what_remains(finished)
+
+
+def _interrupt_soon(run):
+    """Ctrl-C in the middle of the first step."""
+    from chimera_ssm.training.module import TrainingModule
+
+    step = TrainingModule.training_step
+
+    def interrupted_step(self, batch, batch_idx):
+        if batch_idx == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(self, batch, batch_idx)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrainingModule, "training_step", interrupted_step)
+        train(run)
+
+
+def test_validation_data_are_of_the_training_data_and_choose_the_best(tmp_path):
+    run = make_run(tmp_path / "run", validation=0.1, export="best", epochs=2, train_limit=64)
+    result = train(run)
+    assert (result["evaluated_on"], result["model"]) == ("validation", "best")
+    rows = read_table(run.folder / "metrics.csv")
+    both = [float(row[f"validation_top1{e}"]) for row in rows for e in ("", "_ema")]
+    assert result["best"] == max(both)
+    assert (run.model / "model.safetensors").exists()
+
+
+def test_two_processes_give_the_losses_of_one(tmp_path):
+    changes = {"drop_path": 0.0, "mixup": 0.0, "cutmix": 0.0, "epochs": 2, "train_limit": 128, "micro_batch": 8}
+    one = make_run(tmp_path / "one", **changes)
+    train(one)
+    program = (
+        "import sys, os\nfrom pathlib import Path\nfrom chimera_ssm.training.run import open_run\n"
+        "from chimera_ssm.training.fit import train\ntrain(open_run(Path(sys.argv[1])))\n"
+    )
+    two = make_run(tmp_path / "two", replace(CPU, devices=2, strategy="ddp"), **changes)
+    (tmp_path / "program.py").write_text(program)
+    path = os.pathsep.join([str(Path(checkpoints.__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, tmp_path / "program.py", two.folder],
+        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for name in ("steps.csv", "metrics.csv"):
+        ours, theirs = read_table(one.folder / name), read_table(two.folder / name)
+        assert len(ours) == len(theirs)
+        for a, b in zip(ours, theirs, strict=True):
+            assert {k: float(v) for k, v in a.items()} == pytest.approx({k: float(v) for k, v in b.items()}, abs=1e-5)
+
+
+# Checkpoints
+
+
+@pytest.fixture
+def two_checkpoints(finished, tmp_path):
+    """A copy of the finished run's folder that is not finished."""
+    import shutil
+
+    folder = tmp_path / "run"
+    shutil.copytree(finished.folder, folder)
+    (folder / "result.json").unlink()
+    run = open_run(folder)
+    return run, *checkpoints.checkpoints(run.checkpoints)
+
+
+@pytest.mark.parametrize("harm", ["truncated", "flipped", "empty", "text", "pickle"])
+def test_a_broken_checkpoint_is_refused_and_the_one_before_named(two_checkpoints, harm):
+    run, before, last = two_checkpoints
+    content = bytearray(last.read_bytes())
+    if harm == "flipped":
+        content[len(content) // 2] ^= 1
+    broken = {"truncated": content[:-1000], "flipped": content, "empty": b"", "text": b"not a checkpoint at all"}
+    if harm == "pickle":
+        torch.save({"state_dict": {}}, last)
+    else:
+        last.write_bytes(broken[harm])
+    with pytest.raises(
+        ValueError, match=f"{before.name} is intact, go on from it with: chimera train --resume {before}"
+    ):
+        train(run, last)
+    train(run, before)
+    assert last.exists()  # written again
+    checkpoints.load(last, run.recipe)
+
+
+def test_a_checkpoint_of_another_recipe_is_refused(two_checkpoints):
+    run, _, last = two_checkpoints
+    with pytest.raises(
+        ValueError, match=r"is of another recipe: lr is 0.001 there and 0.002 in this run's config.yaml"
+    ):
+        checkpoints.load(last, replace(run.recipe, lr=2e-3))
+    with pytest.raises(ValueError, match="no earlier one is intact"):
+        checkpoints.load(last, replace(run.recipe, lr=2e-3))
+    with pytest.raises(ValueError, match="there is no checkpoint"):
+        checkpoints.load(last.with_name("step-000000099.ckpt"), run.recipe)
+
+
+def test_a_full_disk_is_one_sentence_and_harms_nothing(tmp_path):
+    path = tmp_path / "step-000000001.ckpt"
+    io = checkpoints.DurableCheckpointIO()
+    io.save_checkpoint({"x": torch.zeros(10)}, path)
+    before = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+        with pytest.raises(OSError, match=r"cannot write .*step-000000001.ckpt: .*make room"):
+            io.save_checkpoint({"x": torch.zeros(1_000_000)}, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+# Folders
+
+
+def test_folders_that_are_taken_are_refused(finished, tmp_path):
+    with pytest.raises(ValueError, match="holds a run already: continue it with chimera train --resume"):
+        finished.create()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    with pytest.raises(ValueError, match="exists and is not a run"):
+        make_run(tmp_path / "full")
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=r"cannot make .* choose another folder with --out"):
+        make_run(tmp_path / "file" / "run")
+    with pytest.raises(ValueError, match=r"is not a run: it has no config.yaml"):
+        open_run(tmp_path)
+    (tmp_path / "config.yaml").write_text("recipe: [")
+    with pytest.raises(ValueError, match=r"config.yaml cannot be read"):
+        open_run(tmp_path)
+
+
+def test_new_folders_are_new(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(time, "strftime", lambda _: "now")
+    first = new_folder("image/digits")
+    assert first == Path("runs/image-digits-now")
+    Run(first, "image/digits", TINY, CPU).create()
+    assert new_folder("image/digits") == Path("runs/image-digits-now-1")
