@@ -10,7 +10,20 @@ import pytest
 import chimera_ssm
 
 ROOT = Path(chimera_ssm.__file__).parent
-ORDER = ["version", "errors", "topology", "adjacency", "solvers", "nn", "models", "data", "training", "recipes", "cli"]
+ORDER = [
+    "version",
+    "errors",
+    "topology",
+    "adjacency",
+    "solvers",
+    "nn",
+    "models",
+    "data",
+    "training",
+    "recipes",
+    "studies",
+    "cli",
+]
 
 
 def imports(path):

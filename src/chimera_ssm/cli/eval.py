@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
     parser.usage = "chimera eval RUN [--KEY VALUE …]"
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run, finished or not, or a checkpoint in it")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the metrics there, too")
     if argv and not argv[0].startswith("-"):
         recipe = open_run(_folder(Path(argv[0]))).recipe
         changeable = [key for key in keys(type(recipe)) if key.at_eval]
@@ -34,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
     import rich
     from rich.table import Table
 
-    from chimera_ssm.training.checkpoints import step_of
+    from chimera_ssm.training.checkpoints import step_of, write_durably
     from chimera_ssm.training.fit import evaluate, latest_checkpoint
     from chimera_ssm.training.run import open_run
     from chimera_ssm.training.settings import keys
@@ -45,6 +47,9 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError(f"{run.folder} has no checkpoint yet: continue it with chimera train --resume {run.folder}")
     changes = {key.name: getattr(args, key.name) for key in keys(type(run.recipe)) if hasattr(args, key.name)}
     metrics = evaluate(run, replace(run.recipe, **changes), checkpoint)
+    if args.json is not None:
+        text = json.dumps(metrics, indent=2) + "\n"
+        write_durably(args.json, lambda file: file.write(text.encode()))
     state = "finished" if run.result is not None else "unfinished"
     rich.print(f"{run.name}, test data, {state}, after step {step_of(checkpoint)}")
     table = Table()

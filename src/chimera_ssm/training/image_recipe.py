@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from chimera_ssm.training.recipe import Recipe
@@ -60,3 +60,9 @@ class ImageRecipe(Recipe):
         from chimera_ssm.training.image_task import ImageTask
 
         return ImageTask(self)
+
+    def with_parameters(self, target: int) -> ImageRecipe:
+        from chimera_ssm.models import match_parameters
+
+        sizes = match_parameters(target=target, **self.task().sizes(self))
+        return replace(self, hidden_size=sizes["hidden_size"])

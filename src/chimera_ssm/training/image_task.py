@@ -61,9 +61,13 @@ class ImageTask(Task):
     def build_model(self, recipe: Recipe) -> nn.Module:
         from chimera_ssm.models import image_classifier
 
+        return image_classifier(**self.sizes(recipe))
+
+    def sizes(self, recipe: Recipe) -> dict[str, Any]:
+        """Arguments of `chimera_ssm.image_classifier`."""
         names = dict(enumerate(self.images.names))
         sizes = {name: getattr(recipe, name) for name in ("mixer", *SIZES)}
-        return image_classifier(**sizes, id2label=names, label2id={name: label for label, name in names.items()})
+        return {**sizes, "id2label": names, "label2id": {name: label for label, name in names.items()}}
 
     def outcome(self, model: nn.Module, batch: dict[str, Tensor]) -> Outcome:
         images, labels = batch["pixel_values"], batch["labels"]

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from chimera_ssm.training.settings import Settings, setting
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from chimera_ssm.training.task import Task
 
 _KINDS = {"image": "chimera_ssm.training.image_recipe:ImageRecipe"}
@@ -60,6 +62,14 @@ class Recipe(Settings):
 
     def task(self) -> Task:
         """What the loop needs to know of this kind of data."""
+        raise NotImplementedError
+
+    def parameters(self) -> int:
+        """Parameters of the model."""
+        return sum(p.numel() for p in self.task().build_model(self).parameters())
+
+    def with_parameters(self, target: int) -> Self:
+        """The recipe with its width changed so that the model has ``target`` parameters, within 3 %."""
         raise NotImplementedError
 
 

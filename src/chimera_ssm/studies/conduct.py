@@ -1,0 +1,226 @@
+"""Conducting a study: runs side by side, each resumable, and so the whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Event, Lock
+from typing import Any
+
+from chimera_ssm.studies.study import Study
+from chimera_ssm.training.checkpoints import write_durably
+from chimera_ssm.training.recipe import Machine, Recipe
+from chimera_ssm.training.run import Run, open_run
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class RowResult:
+    """A trained row.
+
+    Attributes:
+        name: of the row.
+        parameters: of the model.
+        lr: chosen on validation data.
+        sweep: figure on validation data by learning rate.
+        figures: on test data, one for each seed.
+        evaluations: the same for each further evaluation.
+        seconds: of training, mean over seeds.
+    """
+
+    name: str
+    parameters: int
+    lr: float
+    sweep: dict[str, float]
+    figures: list[float]
+    evaluations: dict[str, list[float]]
+    seconds: float
+
+
+def conduct(study: Study, folder: Path, jobs: int, say: Say, advance: Say) -> dict[str, RowResult]:
+    """Train and evaluate all rows; what is finished in ``folder`` is not done again.
+
+    Args:
+        study: what to compare.
+        folder: of its runs.
+        jobs: runs at a time, each with its share of the processor's cores.
+        say: hears of every finished run.
+        advance: hears of every finished step of the study.
+    """
+    recipes = study.recipes()
+    _check_folder(study, recipes, folder)
+    workers = _Workers(jobs, say, advance)
+    sweep = {
+        (name, lr): replace(recipe, **study.sweep, lr=lr, validation=study.validation)
+        for name, recipe in recipes.items()
+        for lr in study.learning_rates
+    }
+    swept = workers.train({_folder(folder, n, f"lr-{lr:g}"): (study, r) for (n, lr), r in sweep.items()})
+    chosen, sweeps = {}, {}
+    for name in recipes:
+        results = {lr: swept[_folder(folder, name, f"lr-{lr:g}")] for lr in study.learning_rates}
+        sweeps[name] = {f"{lr:g}": r["metrics"][study.figure] for lr, r in results.items()}
+        chosen[name] = _best(study, results)
+    seeds = {(n, s): replace(r, lr=chosen[n], seed=s) for n, r in recipes.items() for s in range(study.seeds)}
+    trained = workers.train({_folder(folder, n, f"seed-{s}"): (study, r) for (n, s), r in seeds.items()})
+    results = {}
+    for name in recipes:
+        folders = [_folder(folder, name, f"seed-{s}") for s in range(study.seeds)]
+        runs = [trained[f] for f in folders]
+        results[name] = RowResult(
+            name,
+            runs[0]["parameters"],
+            chosen[name],
+            sweeps[name],
+            [r["metrics"][study.figure] for r in runs],
+            {},
+            sum(r["seconds"] for r in runs) / len(runs),
+        )
+    _evaluate_further(study, folder, results, workers)
+    return results
+
+
+def count_steps(study: Study) -> int:
+    """Steps of a study: runs and further evaluations."""
+    further = sum(len(s.rows) * len(s.evaluations) * study.seeds for s in study.sections)
+    return len(study.rows) * (len(study.learning_rates) + study.seeds) + further
+
+
+def _best(study: Study, results: Mapping[float, Mapping[str, Any]]) -> float:
+    """The learning rate with the best figure; of equal ones the smallest."""
+    sign = 1 if study.larger_is_better else -1
+    return max(sorted(results), key=lambda lr: sign * results[lr]["metrics"][study.figure])
+
+
+def _check_folder(study: Study, recipes: Mapping[str, Recipe], folder: Path) -> None:
+    """A folder belongs to one study with one budget: runs of different ones are not compared."""
+    from chimera_ssm.training.settings import as_dict
+
+    wanted = {"study": study.doc, "recipes": {name: as_dict(recipe) for name, recipe in recipes.items()}}
+    path = folder / "study.json"
+    text = json.dumps(wanted, indent=2, default=str) + "\n"
+    if path.exists() and json.loads(path.read_text(encoding="utf-8")) != json.loads(text):
+        raise ValueError(f"{folder} holds a study with other settings; choose another folder with --out")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"cannot make {folder}: {error.strerror}; choose another folder with --out") from error
+    write_durably(path, lambda file: file.write(text.encode()))
+
+
+def _folder(folder: Path, row: str, run: str) -> Path:
+    return folder / re.sub(r"[^\w.-]+", "-", row).strip("-").lower() / run
+
+
+def _evaluate_further(study: Study, folder: Path, results: dict[str, RowResult], workers: _Workers) -> None:
+    """Evaluations of trained models with other settings, kept beside their runs."""
+    wanted = {
+        (study.same(row).name, title): changes
+        for section in study.sections
+        for title, changes in section.evaluations.items()
+        for row in section.rows
+    }
+    calls = {
+        (name, title, s): (_folder(folder, name, f"seed-{s}"), title, changes)
+        for (name, title), changes in wanted.items()
+        for s in range(study.seeds)
+    }
+    metrics = workers.evaluate(calls)
+    for name, title in wanted:
+        results[name].evaluations[title] = [metrics[name, title, s][study.figure] for s in range(study.seeds)]
+
+
+class _Workers:
+    """Processes that train, a few at a time, on their share of the cores."""
+
+    def __init__(self, jobs: int, say: Say, advance: Say):
+        self.jobs, self.say, self.advance = jobs, say, advance
+        self.stop, self.lock, self.running = Event(), Lock(), set()
+        self.threads = str(max(1, (os.cpu_count() or 1) // jobs))
+
+    def train(self, runs: Mapping[Path, tuple[Study, Recipe]]) -> dict[Path, dict[str, Any]]:
+        """Results of runs, by folder."""
+        calls = {folder: (folder, study, recipe) for folder, (study, recipe) in runs.items()}
+        return self._all(self._train, calls)
+
+    def evaluate(self, calls: Mapping[Any, tuple[Path, str, Mapping[str, Any]]]) -> dict[Any, dict[str, Any]]:
+        """Metrics of further evaluations."""
+        return self._all(self._evaluate, calls)
+
+    def _all(self, work: Callable[..., Any], calls: Mapping[Any, tuple[Any, ...]]) -> dict[Any, Any]:
+        with ThreadPoolExecutor(self.jobs) as pool:
+            futures = {pool.submit(work, *args): key for key, args in calls.items()}
+            try:
+                return {futures[f]: f.result() for f in _as_completed(futures)}
+            except BaseException:
+                self.stop.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+                with self.lock:
+                    for process in self.running:
+                        process.send_signal(signal.SIGINT)  # they save a checkpoint
+                raise
+
+    def _train(self, folder: Path, study: Study, recipe: Recipe) -> dict[str, Any]:
+        run = open_run(folder) if (folder / "config.yaml").exists() else None
+        if run is None:
+            run = Run(folder, study.recipe_name, recipe, Machine(accelerator="cpu", devices=1))
+            run.create()
+        if run.result is None:
+            self._call("train", "--resume", str(folder), log=folder / "log.txt")
+        result = open_run(folder).result
+        if result is None:
+            raise ValueError(f"{folder} ended without a result; see {folder / 'log.txt'}")
+        figure = result["metrics"][study.figure]
+        self.say(f"{folder.parent.name} {folder.name}: {result['evaluated_on']} {study.figure} {figure:.4f}")
+        self.advance(str(folder))
+        return result
+
+    def _evaluate(self, folder: Path, title: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+        name = re.sub(r"[^\w.-]+", "-", title)
+        path = folder / f"eval-{name}.json"
+        if not path.exists():
+            options = [f"--{key}={value}" for key, value in changes.items()]
+            self._call("eval", str(folder), *options, "--json", str(path), log=folder / "log.txt")
+        self.advance(str(path))
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    def _call(self, *args: str, log: Path) -> None:
+        """`chimera` in a process of its own, its output in a file."""
+        if self.stop.is_set():
+            raise KeyboardInterrupt
+        program = "import sys; from chimera_ssm.cli import main; sys.exit(main())"
+        with open(log, "ab") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-c", program, *args],
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "OMP_NUM_THREADS": self.threads},
+                start_new_session=True,  # Ctrl-C reaches this process alone, which passes it on
+            )
+            with self.lock:
+                self.running.add(process)
+            code = process.wait()
+            with self.lock:
+                self.running.discard(process)
+        if code == 130 or self.stop.is_set():
+            raise KeyboardInterrupt
+        if code:
+            lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            raise ValueError(f"chimera {' '.join(args)} failed: {lines[-1] if lines else 'no output'}; see {log}")
+
+
+def _as_completed(futures: Iterable[Future]) -> Iterable[Future]:
+    """Futures as they are done; an interruption is seen at once."""
+    left = set(futures)
+    while left:
+        done, left = wait(left, timeout=0.5, return_when=FIRST_COMPLETED)
+        yield from done
