@@ -171,6 +171,37 @@ def test_killed_at_any_moment_and_resumed_it_is_as_if_nothing_had_happened(finis
     assert mine == other
 
 
+def test_killed_between_the_last_checkpoint_and_the_result(two_checkpoints, finished):
+    import shutil
+
+    run, _, last = two_checkpoints
+    shutil.rmtree(run.model)
+    result = train(run, last)
+    assert {**result, "seconds": 0} == {**finished.result, "seconds": 0}
+    assert what_remains(run) == what_remains(finished)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_broken_sample_stops_the_run_with_one_sentence(tmp_path, monkeypatch, workers):
+    from chimera_ssm.data.image import Images
+
+    def refuse(self, index):
+        raise ValueError(f"cannot read the image {index}.png")
+
+    run = make_run(tmp_path / "run", replace(CPU, workers=workers))
+    monkeypatch.setattr(Images, "sample", refuse)
+    with pytest.raises(ValueError, match=r"^cannot read the image \d+\.png$"):
+        train(run)
+
+
+def test_mixed_precision_trains(tmp_path):
+    run = make_run(tmp_path / "run", replace(CPU, precision="bf16"), epochs=1, train_limit=32)
+    result = train(run)
+    assert 0 < result["metrics"]["loss"] < 5
+    with pytest.raises(ValueError, match="precision 16 needs a GPU"):
+        train(replace(run, machine=replace(CPU, precision="16")))
+
+
 def _train_quietly(run, checkpoint):
     with open(os.devnull, "w") as sys.stderr:
         train(run, checkpoint)

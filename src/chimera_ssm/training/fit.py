@@ -55,7 +55,7 @@ def train(run: Run, checkpoint: Path | None = None) -> dict[str, Any] | None:
     course = Course.of(recipe, len(train_on))
     module = TrainingModule(task, recipe, course)
     bookkeeper = Bookkeeper(run, evaluated_on)
-    with _quiet_lightning(), StopSignals(bookkeeper):
+    with _quiet_lightning(), _plain_errors(), StopSignals(bookkeeper):
         trainer = _trainer(recipe, machine, [bookkeeper, Bar(evaluated_on)], max_epochs=course.laps_left(step))
         if is_first_process() and not run.exists:
             run.create()
@@ -77,7 +77,7 @@ def evaluate(run: Run, recipe: Recipe, checkpoint: Path) -> dict[str, float]:
     samples = task.test_samples()
     module = _module_of(run, state["state_dict"], task)
     batches = evaluation_batches(len(samples), recipe.eval_batch, 0, 1)
-    with _quiet_lightning():
+    with _quiet_lightning(), _plain_errors():
         machine = Machine(accelerator=run.machine.accelerator, devices=1, precision=run.machine.precision)
         trainer = _trainer(recipe, machine, [])
         trainer.validate(module, loader(samples, batches, recipe.seed, run.machine.workers), verbose=False)
@@ -157,6 +157,17 @@ def _strategy(recipe: Recipe, machine: Machine) -> str | Strategy:
         return FSDPStrategy(state_dict_type="full", use_orig_params=True)
     several = machine.strategy == "ddp" or (machine.devices or 1) * machine.nodes > 1
     return DDPStrategy(broadcast_buffers=False) if several else "auto"
+
+
+@contextmanager
+def _plain_errors() -> Generator[None]:
+    """A worker's error comes with its whole traceback as the message: keep the sentence."""
+    try:
+        yield
+    except ValueError as error:
+        if not str(error).startswith("Caught ValueError in DataLoader worker"):
+            raise
+        raise ValueError(str(error).strip().splitlines()[-1].removeprefix("ValueError: ")) from error
 
 
 @contextmanager
