@@ -6,7 +6,7 @@ READY := .venv/.ready
 .PHONY: demo test lint clean
 
 demo: $(READY)
-	$(BIN)/python examples/influence.py
+	$(BIN)/chimera demo
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2

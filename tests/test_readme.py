@@ -29,7 +29,7 @@ def test_names_in_the_readme_exist():
     assert {"Line", "mix", "OnGrid", "Elimination"} <= names
 
 
-def test_the_demo_draws(tmp_path):
+def test_the_example_draws(tmp_path):
     import runpy
 
     runpy.run_path(str(ROOT / "examples" / "influence.py"))["main"](tmp_path)

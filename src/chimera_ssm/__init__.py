@@ -29,7 +29,8 @@ _HOMES = {
     ),
     "nn": (
         "Block", "Chimera", "DropPath", "Hyena", "Kind", "MixerState", "NeighbourConv", "OnDAG", "OnGraph", "OnGrid",
-        "OnLine", "OnTwoLines", "OnUndirectedLine", "S4", "WindowConv", "mark_undecayed",
+        "OnLine", "OnTwoLines", "OnUndirectedLine", "S4", "WindowConv", "influence",
+        "mark_undecayed",
     ),
     "models": (
         "ChimeraForImageClassification", "ChimeraImageConfig", "ChimeraImageModel", "ChimeraImageProcessor",

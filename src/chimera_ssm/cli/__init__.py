@@ -19,6 +19,7 @@ from chimera_ssm.errors import missing_extra
 from chimera_ssm.version import __version__
 
 COMMANDS = {
+    "demo": "train Chimera and a rival on data that come with it, and draw what nodes hear",
     "list": "show recipes and models",
     "train": "train a recipe, or continue a run",
     "eval": "evaluate a run on its test data",

@@ -4,6 +4,7 @@ from chimera_ssm.nn.block import Block, DropPath
 from chimera_ssm.nn.conv import NeighbourConv, WindowConv
 from chimera_ssm.nn.decay import mark_undecayed
 from chimera_ssm.nn.hyena import Hyena
+from chimera_ssm.nn.influence import influence
 from chimera_ssm.nn.kinds import Kind, OnDAG, OnGraph, OnGrid, OnLine, OnTwoLines, OnUndirectedLine
 from chimera_ssm.nn.mixer import Chimera, MixerState
 from chimera_ssm.nn.s4 import S4
@@ -24,5 +25,6 @@ __all__ = [
     "OnTwoLines",
     "OnUndirectedLine",
     "WindowConv",
+    "influence",
     "mark_undecayed",
 ]

@@ -13,7 +13,7 @@ from chimera_ssm.adjacency import inverse_softplus
 from chimera_ssm.nn.decay import mark_undecayed
 from chimera_ssm.nn.kinds import Kind, OnGraph, check_kind
 from chimera_ssm.nn.norm import RMSNorm, gated_rms_norm
-from chimera_ssm.solvers import Solver, mix
+from chimera_ssm.solvers import Solver, mix, solve
 from chimera_ssm.topology import Line, Topology
 
 
@@ -151,11 +151,7 @@ class Chimera(nn.Module):
             node_mask: True where there is a node, ``[..., T]``; other nodes neither speak nor hear, and are zero.
         """
         self._check_input(x, topology, edge_attr, node_mask)
-        lead = x.shape[:-2]
-        x = x.reshape(-1, *x.shape[-2:])
-        if node_mask is not None:
-            node_mask = node_mask.expand(*lead, -1).reshape(-1, topology.num_nodes)
-            x = x.masked_fill(~node_mask.unsqueeze(-1), 0)
+        lead, x, node_mask = self._flattened(x, topology, node_mask)
         z, features, steps = self.in_proj(x).split(self.splits, dim=-1)
         features = F.silu(self.conv(features, topology))
         if node_mask is not None:
@@ -165,6 +161,34 @@ class Chimera(nn.Module):
         y = self._mix(topology, self._steps(steps), edge_step, node_mask, V, B, C)
         y = (self.D[:, None] * V.transpose(1, 2) + y.transpose(1, 2)).flatten(2)  # in the layout of V: one copy less
         return self._output(y, z).reshape(*lead, topology.num_nodes, self.dim)
+
+    def heard_by(
+        self,
+        node: int,
+        x: Tensor,
+        topology: Topology,
+        edge_attr: Tensor | None = None,
+        node_mask: Tensor | None = None,
+    ) -> Tensor:
+        """What one node hears from each: row ``node`` of the resolvents, ``Σ_d L_d[node, :]``, ``[..., H, T]``.
+
+        Args:
+            node: its number.
+            x: as for `forward`, and so are the others.
+            topology: of the mixer's kind.
+            edge_attr: features of the edges.
+            node_mask: True where there is a node.
+        """
+        self._check_input(x, topology, edge_attr, node_mask)
+        if not 0 <= node < topology.num_nodes:
+            raise ValueError(f"nodes are numbered 0 to {topology.num_nodes - 1}, found {node}")
+        lead, x, node_mask = self._flattened(x, topology, node_mask)
+        steps = self._steps(self.in_proj(x).split(self.splits, dim=-1)[2])
+        unit = torch.zeros(1, topology.num_nodes, 1, dtype=steps.dtype, device=x.device)
+        unit[0, node] = 1
+        terms = self.kind.terms(topology, steps, self._edge_steps(edge_attr, x.shape[0]), node_mask)
+        rows = [solve(t.flip(), a.weight, unit.expand(self.num_heads, -1, -1), self.solver) for t, a in terms]
+        return torch.stack(rows).sum(0).squeeze(-1).reshape(*lead, self.num_heads, topology.num_nodes)
 
     def step(self, x: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
         """The recurrent form on a directed line: one node in, one node out; equal to `forward`.
@@ -199,6 +223,17 @@ class Chimera(nn.Module):
         y = (C.unsqueeze(-2) @ hidden).squeeze(-2) + self.D[:, None] * V
         y = self._output(y.flatten(1), z)
         return y.reshape(*lead, self.dim), MixerState(window[:, 1:], steps, hidden)
+
+    def _flattened(
+        self, x: Tensor, topology: Topology, node_mask: Tensor | None
+    ) -> tuple[torch.Size, Tensor, Tensor | None]:
+        """Leading dimensions; ``x`` and the mask with these made one, ``x`` zero where there is no node."""
+        lead = x.shape[:-2]
+        x = x.reshape(-1, *x.shape[-2:])
+        if node_mask is not None:
+            node_mask = node_mask.expand(*lead, -1).reshape(-1, topology.num_nodes)
+            x = x.masked_fill(~node_mask.unsqueeze(-1), 0)
+        return lead, x, node_mask
 
     def _heads(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """``V [Z, H, T, P]``, ``B, C [Z, sets, G, T, N]`` of convolved features ``[Z, T, channels]``."""

@@ -1,0 +1,41 @@
+"""What a node hears from all others: rows of the resolvents of a model's mixers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from chimera_ssm.nn.mixer import Chimera
+
+
+@torch.no_grad()
+def influence(model: nn.Module, node: int, *args: Any, **kwargs: Any) -> list[Tensor]:
+    """Run ``model(*args, **kwargs)`` and tell how much ``node`` hears from each node in each of its mixers.
+
+    Args:
+        model: anything with `Chimera` mixers in it.
+        node: the number of the node that hears; the same in every sample.
+        args: of the model.
+        kwargs: of the model.
+
+    Returns:
+        For each mixer, in the order in which they run, ``Σ_d L_d[node, :]``, ``[Z, H, T]``.
+    """
+    rows: list[Tensor] = []
+
+    def hear(mixer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        assert isinstance(mixer, Chimera)
+        rows.append(mixer.heard_by(node, *args, **kwargs))
+
+    mixers = [m for m in model.modules() if isinstance(m, Chimera)]
+    if not mixers:
+        raise ValueError(f"{type(model).__name__} has no Chimera mixer, so there is no resolvent to look at")
+    hooks = [m.register_forward_pre_hook(hear, with_kwargs=True) for m in mixers]
+    try:
+        model(*args, **kwargs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return rows

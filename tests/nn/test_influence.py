@@ -1,0 +1,60 @@
+"""What a node hears is a row of the resolvent."""
+
+import pytest
+import torch
+
+import chimera_ssm as chimera
+
+CASES = {
+    "line": (chimera.OnLine(), chimera.Line(6)),
+    "two lines": (chimera.OnTwoLines(), chimera.UndirectedLine(6)),
+    "undirected line": (chimera.OnUndirectedLine(), chimera.UndirectedLine(6)),
+    "grid": (chimera.OnGrid(2), chimera.Grid((3, 4))),
+    "graph": (chimera.OnGraph(), chimera.Graph(5, [[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]])),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_row_of_the_resolvents(name):
+    kind, topology = CASES[name]
+    torch.manual_seed(0)
+    mixer = chimera.Chimera(16, num_heads=2, state_size=4, kind=kind).double()
+    x = torch.randn(3, topology.num_nodes, 16, dtype=torch.float64)
+    steps = mixer._steps(mixer.in_proj(x).split(mixer.splits, -1)[2])
+    whole = sum(chimera.mask(t, a.weight) for t, a in kind.terms(topology, steps, None, None))
+    torch.testing.assert_close(mixer.heard_by(2, x, topology), whole[:, :, 2])
+
+
+def test_masked_nodes_are_not_heard():
+    mixer, topology = chimera.Chimera(8), chimera.Graph(4, [[0, 1, 2, 3], [1, 2, 3, 0]])
+    heard = mixer.heard_by(3, torch.randn(4, 8), topology, node_mask=torch.tensor([True, False, True, True]))
+    assert heard.shape == (1, 4)
+    assert (heard[:, [0, 1]] == 0).all()
+    assert (heard[:, [2, 3]] > 0).all()
+
+
+def test_every_mixer_of_a_model_is_heard_in_order():
+    topology = chimera.Line(5)
+    blocks = [chimera.Block(8, chimera.Chimera(8, kind=chimera.OnLine())) for _ in range(3)]
+
+    class Stack(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = torch.nn.ModuleList(blocks)
+
+        def forward(self, x):
+            for block in self.blocks:
+                x = block(x, topology)
+            return x
+
+    x = torch.randn(2, 5, 8)
+    rows = chimera.influence(Stack(), 4, x)
+    assert [r.shape for r in rows] == [(2, 1, 5)] * 3
+    torch.testing.assert_close(rows[0], blocks[0].mixer.heard_by(4, blocks[0].norm(x), topology))
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(ValueError, match="numbered 0 to 4, found 5"):
+        chimera.Chimera(8).heard_by(5, torch.randn(5, 8), chimera.Line(5))
+    with pytest.raises(ValueError, match="no Chimera mixer"):
+        chimera.influence(torch.nn.Linear(2, 2), 0, torch.randn(2))
