@@ -50,8 +50,9 @@ def names_of(topologies, solver):
     return ";".join(t.spec for t in topologies), operators.name_of(solver)
 
 
-@EVERY
-def test_the_operators_are_well_made(topologies, solver):
+@pytest.mark.parametrize("name", ["lines both ways", "undirected line", "dag", "graph", "graph, truncated", "graphs"])
+def test_the_operators_are_well_made(name):
+    topologies, solver = CASES[name]
     V, weights, Cs, Bs, scales = tensors_of(topologies)
     ops, (names, by) = torch.ops.chimera_ssm, names_of(topologies, solver)
     opcheck(ops.mix.default, (V, weights, Cs, Bs, scales, names, by))
@@ -145,7 +146,7 @@ def test_solvers_by_name(solver):
 
 
 def test_unknown_names_are_said():
-    with pytest.raises(ValueError, match="no Solver of the name 'Guess'.*import"):
+    with pytest.raises(ValueError, match=r"no Solver of the name 'Guess'.*import"):
         operators.solver_of("Guess()")
 
 

@@ -85,7 +85,6 @@ class WindowConv(LocalConv):
         return y
 
 
-
 def window_table(topology: Topology, width: int, num_axes: int, causal: bool, device: torch.device) -> Tensor:
     """Node that each place of a window holds for each node, T (zero) where there is none, ``[taps, T]``."""
     columns, start = [], 0

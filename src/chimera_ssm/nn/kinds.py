@@ -190,7 +190,11 @@ class OnGrid(Kind):
         return WindowConv(channels, width=3, num_axes=self.num_axes)
 
     def accepts(self, topology: Topology) -> str | None:
-        return None if topology.found(_are_grids, self.num_axes) else f"a Grid with {self.num_axes} axes or a batch of them"
+        return (
+            None
+            if topology.found(_are_grids, self.num_axes)
+            else f"a Grid with {self.num_axes} axes or a batch of them"
+        )
 
     def terms(self, topology, steps, edge_step, node_mask):
         steps = steps.unflatten(2, (2**self.num_axes, self.num_axes))

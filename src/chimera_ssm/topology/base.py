@@ -39,7 +39,7 @@ class Topology:
     class and have the same nodes and edges; the device does not matter. Structure (levels, paths,
     elimination order, …) is found on first use and kept, also when pickled.
 
-    Inside a compiled function (``torch.compile``) a topology is a constant known by its key, and so is what is made of it.
+    Inside a function compiled by PyTorch a topology is a constant known by its key, and so is what is made of it.
 
     Args:
         key: says which topology this is, as the call that builds it; equal keys, equal topologies.
@@ -329,8 +329,10 @@ class Topology:
         moved.__dict__.update(self.__dict__, device=device, _kept={})
         return moved
 
-    def _relatives(self, kind: type[Relative], make: Callable[..., tuple[Relative, ...]], *args: Any) -> tuple[Relative, ...]:
-        """The topologies ``make(self, *args)``, all of one kind, kept; in a compiled function known by their keys only."""
+    def _relatives(
+        self, kind: type[Relative], make: Callable[..., tuple[Relative, ...]], *args: Any
+    ) -> tuple[Relative, ...]:
+        """The topologies ``make(self, *args)`` of one kind, kept; in a compiled function known by their keys only."""
         if torch.compiler.is_dynamo_compiling():
             return tuple(_known(kind, *facts, self.device) for facts in _found(self.key, _facts, make, *args)[0])
         return self.once((make, repr(args)), lambda: make(self, *args))  # True is not 1 here
@@ -353,7 +355,9 @@ class Topology:
         """
         if torch.compiler.is_dynamo_compiling():
             (value,) = _found(self.key, make, *args)
-            return value.detach() if isinstance(value, torch.Tensor) else value  # a constant's shape cannot be asked for
+            return (
+                value.detach() if isinstance(value, torch.Tensor) else value
+            )  # a constant's shape cannot be asked for
         return self.once((make, *args), lambda: make(self, *args))
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
