@@ -15,6 +15,13 @@ def test_code_runs(code, capsys):
     assert "Elimination" in capsys.readouterr().out
 
 
+def test_the_page_on_compiling_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "compile.md").read_text(), re.DOTALL)
+    exec(compile(code, "compile.md", "exec"), {})
+    assert (tmp_path / "model.pt2").exists()
+
+
 def test_links_lead_somewhere():
     links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link]
     assert links

@@ -1,5 +1,6 @@
 """Contracts of the topologies: edge order, immutability, equality, pickling, devices, flips and DAGs."""
 
+import gc
 import itertools
 import pickle
 import subprocess
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 import chimera_ssm as chimera
 from chimera_ssm.topology import base, order
+from chimera_ssm.topology.names import topology_of
 from tests import zoo
 
 every = pytest.mark.parametrize("topology", zoo.ZOO.values(), ids=zoo.ZOO)
@@ -200,6 +202,56 @@ def test_pickling_keeps_the_structure(monkeypatch):
     assert graph.diameter == diameter
     assert graph.elimination_plan(1000).fill == fill
     assert dag.levels.tolist() == levels
+
+
+@every
+def test_a_key_is_the_identity(topology):
+    copy = pickle.loads(pickle.dumps(topology))
+    assert copy.key == topology.key
+    assert copy == topology
+    assert hash(copy) == hash(topology)
+    assert type(topology.key) is str
+    assert type(topology.__dict__["num_edges"]) is int
+    assert topology.num_edges == topology.edge_index.shape[1]
+    assert topology.num_parts == len(topology.parts)
+
+
+def test_keys_of_different_topologies_differ():
+    assert len({t.key for t in zoo.ZOO.values()}) == len(zoo.ZOO)
+    edges = [[0, 1], [1, 2]]
+    assert len({t.key for t in (chimera.Graph(3, edges), chimera.Graph(4, edges), chimera.DAG(3, edges))}) == 3
+    assert chimera.Graph(3, [[0, 1], [1, 2]]) != chimera.Graph(3, [[1, 0], [2, 1]])  # another order of the edges
+
+
+def test_specifications_build_topologies_again():
+    """In a process that has not seen them."""
+    specs = [t.spec for t in zoo.ZOO.values()]
+    code = (
+        "import pickle, sys, chimera_ssm as chimera\n"
+        "from chimera_ssm.topology.names import topology_of\n"
+        "sys.stdout.buffer.write(pickle.dumps([topology_of(spec) for spec in pickle.load(sys.stdin.buffer)]))\n"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code], input=pickle.dumps(specs), capture_output=True, check=True, timeout=120
+    )
+    for found, expected in zip(pickle.loads(out.stdout), zoo.ZOO.values(), strict=True):
+        assert found == expected
+        assert torch.equal(found.edge_index, expected.edge_index)
+
+
+def test_a_living_topology_is_found_by_its_names():
+    graph = zoo.molecule(23, seed=5)
+    union = chimera.batch([graph, chimera.Line(3)])
+    assert topology_of(graph.key) is graph
+    assert topology_of(graph.spec) is graph
+    assert topology_of(union.spec).parts[0] is graph
+
+
+def test_a_key_of_a_graph_that_is_gone_does_not_bring_it_back():
+    key = chimera.Graph(5, [[0, 3], [3, 1]]).key
+    gc.collect()
+    with pytest.raises(chimera.TopologyError, match="is gone"):
+        topology_of(key)
 
 
 def test_a_hash_does_not_travel_to_another_process():

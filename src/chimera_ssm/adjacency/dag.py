@@ -89,8 +89,8 @@ def grid_adjacency(
 
 def num_axes(topology: Topology) -> int:
     """Number of axes of a grid or a batch of grids."""
-    axes = {getattr(part, "num_axes", None) for part in topology.parts}
-    if len(axes) != 1 or None in axes:
+    axes = {getattr(part, "num_axes", 0) for part in topology.parts}
+    if len(axes) != 1 or 0 in axes:
         raise TopologyError(
             f"steps per axis need a grid, or a batch of grids with equally many axes, found {topology!r}; "
             "use dag_adjacency for other DAGs"

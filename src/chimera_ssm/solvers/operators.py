@@ -1,4 +1,4 @@
-"""The verbs as operators of PyTorch, ``torch.ops.chimera_ssm``: what ``torch.compile`` and ``torch.export`` see of them.
+"""The verbs as operators, ``torch.ops.chimera_ssm``: what ``torch.compile`` and ``torch.export`` see of them.
 
 An operator takes tensors, and strings that name the topologies and the solver, so that an exported program runs in any
 process. Inside it is the eager verb. Its backward operator saves nothing but the inputs, and runs the eager verb again

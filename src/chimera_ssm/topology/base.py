@@ -39,7 +39,7 @@ class Topology:
     class and have the same nodes and edges; the device does not matter. Structure (levels, paths,
     elimination order, …) is found on first use and kept, also when pickled.
 
-    Inside a compiled function (``torch.compile``) a topology is a constant known by its key, and so is what is made of it.
+    Inside a function compiled by PyTorch a topology is a constant known by its key, and so is what is made of it.
 
     Args:
         key: says which topology this is, as the call that builds it; equal keys, equal topologies.
@@ -332,7 +332,7 @@ class Topology:
     def _relatives(
         self, kind: type[Relative], make: Callable[..., tuple[Relative, ...]], *args: Any
     ) -> tuple[Relative, ...]:
-        """The topologies ``make(self, *args)``, all of one kind, kept; in a compiled function known by their keys only."""
+        """The topologies ``make(self, *args)`` of one kind, kept; in a compiled function known by their keys only."""
         if torch.compiler.is_dynamo_compiling():
             return tuple(_known(kind, *facts, self.device) for facts in _found(self.key, _facts, make, *args)[0])
         return self.once((make, repr(args)), lambda: make(self, *args))  # True is not 1 here

@@ -52,5 +52,5 @@ class Listed(Topology):
         return flipped
 
 
-def _flip(topology: Listed) -> tuple[Topology]:
+def _flip(topology: Listed) -> tuple[Any]:
     return (type(topology)(topology.num_nodes, topology._edge_index[::-1]).to(topology.device),)

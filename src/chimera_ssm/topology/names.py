@@ -1,8 +1,8 @@
 """Names of topologies: strings that tell one from another, and strings that build one again, in any process.
 
-A key is short and says which topology it is; a specification holds all of it. For a line or a grid they are the same, and
-read like the call that builds it, ``Grid((4, 6))``; for listed edges the key holds their digest, the specification the
-edges themselves. Compiled programs know topologies by these strings alone.
+A key is short and says which topology it is; a specification holds all of it. For a line or a grid they are the same,
+and read like the call that builds it, ``Grid((4, 6))``; for listed edges the key holds their digest, the specification
+the edges themselves. Compiled programs know topologies by these strings alone.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _build(text: str, call: Any, base: type[Topology]) -> Topology:
 
 
 def read_call(call: Any, base: type[Kind]) -> tuple[type[Kind], dict[str, Any]]:
-    """Class, of those that derive from ``base``, and keyword arguments of a parsed call. Only literals are evaluated."""
+    """Class, a descendant of ``base``, and keyword arguments of a parsed call. Only literals are evaluated."""
     kinds = {kind.__name__: kind for kind in _subclasses(base)}
     if call.func.id not in kinds:
         raise ValueError(
@@ -89,7 +89,7 @@ def read_call(call: Any, base: type[Kind]) -> tuple[type[Kind], dict[str, Any]]:
     return kinds[call.func.id], {option.arg: ast.literal_eval(option.value) for option in call.keywords}
 
 
-def _subclasses(kind: type) -> Iterator[type]:
+def _subclasses(kind: type[Kind]) -> Iterator[type[Kind]]:
     for child in kind.__subclasses__():
         yield child
         yield from _subclasses(child)
