@@ -226,7 +226,7 @@ class Chimera(nn.Module):
 
     def _flattened(
         self, x: Tensor, topology: Topology, node_mask: Tensor | None
-    ) -> tuple[torch.Size, Tensor, Tensor | None]:
+    ) -> tuple[tuple[int, ...], Tensor, Tensor | None]:
         """Leading dimensions; ``x`` and the mask with these made one, ``x`` zero where there is no node."""
         lead = x.shape[:-2]
         x = x.reshape(-1, *x.shape[-2:])

@@ -123,16 +123,16 @@ class _Chunk:
         """Blocks of these heads, of all ``[heads·parts, ·, ·]``."""
         return x if self.whole else x[self.blocks]
 
-    def of_pairs(self, x: Tensor, pairs: int) -> Tensor:
-        """Blocks of their groups, of all ``[pairs·groups·parts, side, N]``."""
-        return x if self.whole else x.unflatten(0, (pairs, -1))[:, self.groups].flatten(0, 1)
+    def of_groups(self, x: Tensor) -> Tensor:
+        """Blocks of their groups, of all ``[groups·pairs·parts, ·, ·]``."""
+        return x if self.whole else x[self.groups]
 
 
 class _Layout:
     """How a mask mix of given shapes is laid out; made once for these.
 
     Rows and columns are counted within each part of the topologies, columns in whole vectors:
-    ``V [heads·parts, side, P]``, ``M [heads·parts, side, columns]``, ``C, B [pairs·groups·parts, side, N]``. A pair is
+    ``V [heads·parts, side, P]``, ``M [heads·parts, side, columns]``, ``C, B [groups·pairs·parts, side, N]``. A pair is
     a C with its B; pairs that are used twice are there once.
 
     Args:
@@ -158,10 +158,11 @@ class _Layout:
         step = max(1, _MASK_ELEMENTS // (self.share * self.parts * self.side * self.columns))
         chunks = []
         for first in range(0, self.groups, step):
-            groups = slice(first * self.parts, min(first + step, self.groups) * self.parts)
-            blocks = slice(groups.start * self.share, groups.stop * self.share)
-            heads = (blocks.stop - blocks.start) // self.parts
-            chunks.append(_Chunk(first * self.share, heads, groups, blocks, heads == self.heads))
+            last = min(first + step, self.groups)
+            groups, blocks = (
+                slice(first * each * self.parts, last * each * self.parts) for each in (len(self.pairs), self.share)
+            )
+            chunks.append(_Chunk(first * self.share, (last - first) * self.share, groups, blocks, step >= self.groups))
         return chunks
 
     def rows(self, x: Tensor) -> Tensor:
@@ -214,16 +215,16 @@ class _Inputs:
         self.layout = layout
         self.weight = _stacked(weights).view(len(weights), layout.heads, -1)
         self.scale = torch.stack(scales).view(len(scales), layout.heads, -1)
-        self.C = layout.rows(torch.stack([Cs[d] for d in layout.pairs]))
-        self.B = layout.rows(torch.stack([Bs[d] for d in layout.pairs]))
+        self.C = layout.rows(torch.stack([Cs[d] for d in layout.pairs], dim=2))
+        self.B = layout.rows(torch.stack([Bs[d] for d in layout.pairs], dim=2))
 
     def products(self, chunk: _Chunk, keep: bool) -> Tensor:
-        """``S = C Bᵀ``, ``[pairs, groups, parts·side, columns]``; in memory of its own if it is to be kept."""
+        """``S = C Bᵀ``, ``[groups, pairs, parts·side, columns]``; in memory of its own if it is to be kept."""
         layout = self.layout
-        shape = len(layout.pairs), chunk.heads // layout.share, layout.parts * layout.side, layout.columns
+        shape = chunk.heads // layout.share, len(layout.pairs), layout.parts * layout.side, layout.columns
         S = self.C.new_empty(shape) if keep else _scratch.get("S", self.C.dtype, *shape)
-        B = layout.widened("B", chunk.of_pairs(self.B, shape[0]))
-        torch.bmm(chunk.of_pairs(self.C, shape[0]), B.mT, out=S.view(-1, layout.side, layout.columns))
+        B = layout.widened("B", chunk.of_groups(self.B))
+        torch.bmm(chunk.of_groups(self.C), B.mT, out=S.view(-1, layout.side, layout.columns))
         return S
 
     def masks(self, chunk: _Chunk, S: Tensor) -> Tensor:
@@ -261,22 +262,18 @@ class _Gradients:
             dM.view(chunk.heads, *S.shape[2:]).numpy(), self.weight.numpy(), self.scale.numpy(), dS.numpy(), work=work,
         )  # fmt: skip
         dS = layout.narrowed((dS[0] if splits == 1 else dS.sum(0)).view(-1, layout.side, layout.columns))
-        for gradient, d, other in ((self.C, dS, inputs.B), (self.B, dS.mT, inputs.C)):
-            other = chunk.of_pairs(other, S.shape[0])
-            if chunk.whole:
-                torch.bmm(d, other, out=gradient)
-            else:
-                product = torch.bmm(d, other, out=_scratch.get("dC", d.dtype, *other.shape))
-                gradient.unflatten(0, (S.shape[0], -1))[:, chunk.groups] = product.unflatten(0, (S.shape[0], -1))
+        torch.bmm(dS, chunk.of_groups(inputs.B), out=chunk.of_groups(self.C))
+        torch.bmm(dS.mT, chunk.of_groups(inputs.C), out=chunk.of_groups(self.B))
 
     def of_tensors(self) -> list[Tensor | None]:
         """In the order of `_MaskMix`'s tensors; a C or B that was used twice has its gradient where it was first."""
         layout, D = self.layout, len(self.layout.topologies)
         lead = layout.shape_of_C[0], layout.heads // layout.shape_of_C[0]
+        Z, G, T, N = layout.shape_of_C
         dCs, dBs = dict.fromkeys(range(D)), dict.fromkeys(range(D))
-        shape = len(layout.pairs), *layout.shape_of_C
-        for d, dC, dB in zip(layout.pairs, layout.nodes(self.C, shape), layout.nodes(self.B, shape), strict=True):
-            dCs[d], dBs[d] = dC, dB
+        for gradients, found in ((dCs, self.C), (dBs, self.B)):
+            found = layout.nodes(found, (Z, G, len(layout.pairs), T, N))
+            gradients.update(zip(layout.pairs, found.unbind(2), strict=True))
         return [
             *(dw[..., : t.num_edges] for dw, t in zip(self.weight.unflatten(1, lead), layout.topologies, strict=True)),
             *self.scale.unflatten(1, lead),

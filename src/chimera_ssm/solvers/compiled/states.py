@@ -38,7 +38,7 @@ class _StateMix(torch.autograd.Function):
             segment = min(max(512, 8 * plan.slots), topology.num_nodes)
             steps = plan.node, plan.carried, begin, edge, place, plan.slot, plan.slots, segment
             arrays = arrays_of(w, scale.flatten(0, 1), _in_blocks(B, topology), _in_blocks(C, topology), v, y)
-            calls.append((states.KERNELS[others][0], (*steps, *arrays)))
+            calls.append((states.KERNELS[others][0], (steps, tuple(arrays))))
         work = len(topologies) * _state_work(topologies[0], v, tensors[-1])
         pool.run_each(calls, v.shape[0] * (v.shape[2] // states.CHANNELS), work)
         return y.view(*V.shape[:3], -1)[..., : V.shape[3]]
@@ -59,12 +59,12 @@ class _StateMix(torch.autograd.Function):
             b, c = _in_blocks(B, topology), _in_blocks(C, topology)
             dw, dscale = v.new_zeros(parts, *w.shape), v.new_zeros(parts, *scale.flatten(0, 1).shape)
             dB, dC = v.new_zeros(2, ranges, *b.shape)
-            pool.run(
-                states.KERNELS[others][1], ranges, ranges, plan.node, plan.carried, begin, edge, place,
-                _source_slots(topology), _places(topology, segment), latest, plan.slot, _back_slots(topology),
-                plan.slots, segment,
-                *arrays_of(w, scale.flatten(0, 1), b, c, v, g, dw, dscale, dB, dC, dv),
+            steps = (
+                plan.node, plan.carried, begin, edge, place, _source_slots(topology), _places(topology, segment),
+                latest, plan.slot, _back_slots(topology), plan.slots, segment,
             )  # fmt: skip
+            arrays = tuple(arrays_of(w, scale.flatten(0, 1), b, c, v, g, dw, dscale, dB, dC, dv))
+            pool.run(states.KERNELS[others][1], ranges, ranges, steps, arrays)
             gradients = (
                 dw.sum(0),
                 dscale.sum(0).view(scale.shape),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from math import inf
@@ -55,7 +55,7 @@ def run(kernel: Callable[..., Any], tasks: int, *args: Any, work: float = inf) -
         _run_on_pool(threads, lambda k, n: kernel(tasks * k // n, tasks * (k + 1) // n, *args))
 
 
-def run_each(calls: list[tuple[Callable[..., Any], tuple[Any, ...]]], tasks: int, work: float = inf) -> None:
+def run_each(calls: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]], tasks: int, work: float = inf) -> None:
     """`run` for several kernels on the same tasks, one after the other in each thread, without waiting between them."""
 
     def all_of_them(first: int, last: int) -> None:

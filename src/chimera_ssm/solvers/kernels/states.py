@@ -132,158 +132,194 @@ def weights_of(out, edge, w, origin):
         put(out, k, at(w, origin + at(edge, k)) if at(edge, k) >= 0 else w.dtype.type(0))
 
 
-def with_others(others):
-    """The kernels for topologies whose steps hear from ``others`` steps besides the one before.
+@inlined
+def advance(others, x, k, new, cw, ew, begin, place, h, here):
+    """The block of step k: what is new, what step k − 1 hands on (``x``), and what comes from further back."""
+    x = plus(new, at(cw, k), x)
+    if others == 1:
+        x = plus(x, at(ew, k), read(h, here + BLOCK * at(place, k)))
+    if others == 2:
+        for e in range(at(begin, k), at(begin, k + 1)):
+            x = plus(x, at(ew, e), read(h, here + BLOCK * at(place, e)))
+    return x
 
-    0: none, as on lines. 1: at most one, and each is heard by at most one, as on grids: ``edge`` and ``place`` have an
-    entry for every step, −1 and a row of zeros if there is no such edge. 2: any number. What is carried is treated like
-    1, so that lines and grids run without a branch.
+
+@inlined
+def forward(others, first, last, steps, arrays):
+    """Add the mix of one topology to Y, for tasks ``first`` to ``last``; B and C are in the order of steps."""
+    node, carried, begin, edge, place, slot, slots, segment = steps
+    w, beta, B, C, V, Y = arrays
+    (heads, edges), (groups, blocks, nodes, _), P = w.shape, B.shape, V.shape[2]
+    parts, rows = P // CHANNELS, slots + 3  # after the slots: one never read, what is carried, zeros
+    h = np.zeros((blocks, rows, BLOCK), V.dtype)
+    v, y = np.empty((segment, CHANNELS), V.dtype), np.empty((segment, CHANNELS), V.dtype)
+    cw, ew = np.empty(nodes, V.dtype), np.empty(edge.size, V.dtype)
+    for task in range(first, last):
+        head = task // parts
+        group, bo = head * groups // heads, head * nodes
+        vo = bo * P + CHANNELS * (task % parts)
+        weights_of(cw, carried, w, head * edges)
+        weights_of(ew, edge, w, head * edges)
+        h[:] = 0
+        for start in range(0, nodes, segment):
+            count = min(nodes - start, segment)
+            gather(v, V, node, start, count, vo, P)
+            multiply(v, beta, node, start, count, bo)
+            gather(y, Y, node, start, count, vo, P)
+            for block in range(blocks):
+                here, go = block * rows * BLOCK, ((group * blocks + block) * nodes + start) * STATES
+                x = read(h, here + (slots + 1) * BLOCK)
+                for j in range(count):
+                    q, o = CHANNELS * j, go + STATES * j
+                    new = outer(B, o, load(v, q), load(v, q + 8))
+                    x = advance(others, x, start + j, new, cw, ew, begin, place, h, here)
+                    if others > 0:
+                        write(h, here + BLOCK * at(slot, start + j), x)
+                    y0, y1 = inner(C, o, x)
+                    store(y, q, load(y, q) + y0)
+                    store(y, q + 8, load(y, q + 8) + y1)
+                write(h, here + (slots + 1) * BLOCK, x)
+            scatter(Y, y, node, start, count, vo, P)
+
+
+@inlined
+def backward(others, first, last, ranges, steps, arrays):
+    """The adjoint for incoming gradients ``G [H, T, P]``: λ_t = C_t g_tᵀ + Σ_{t→s} w λ_s.
+
+    ``∂w = ⟨λ_target, h_source⟩``, ``∂B_t = λ_t v_t``, ``∂v_t = λ_tᵀ B_t``, ``∂C_t = h_t g_t``, with v = β V. Tasks
+    are divided into ``ranges``, each with gradients of B and C of its own, so that their sum does not depend on
+    timing: ``dw [P/16, H, E]``, ``dbeta [P/16, H, T]``, ``dB, dC [ranges, G, N/4, T, 4]``; all are added to.
+
+    States are computed once to keep those that cross from segment to segment, and again for a segment at a time. In
+    the rows ``h`` of a segment ``there`` tells where an edge's source is: among the slots as they were at its
+    begin, or, after the block carried into it, among its own steps.
     """
-
-    @inlined
-    def advance(x, k, new, cw, ew, begin, place, h, here):
-        """The block of step k: what is new, what step k − 1 hands on (``x``), and what comes from further back."""
-        x = plus(new, at(cw, k), x)
-        if others == 1:
-            x = plus(x, at(ew, k), read(h, here + BLOCK * at(place, k)))
-        if others == 2:
-            for e in range(at(begin, k), at(begin, k + 1)):
-                x = plus(x, at(ew, e), read(h, here + BLOCK * at(place, e)))
-        return x
-
-    @kernel
-    def forward(first, last, node, carried, begin, edge, place, slot, slots, segment, w, beta, B, C, V, Y):
-        """Add the mix of one topology to Y, for tasks ``first`` to ``last``; B and C are in the order of steps."""
-        (heads, edges), (groups, blocks, nodes, _), P = w.shape, B.shape, V.shape[2]
-        parts, rows = P // CHANNELS, slots + 3  # after the slots: one never read, what is carried, zeros
-        h = np.zeros((blocks, rows, BLOCK), V.dtype)
-        v, y = np.empty((segment, CHANNELS), V.dtype), np.empty((segment, CHANNELS), V.dtype)
-        cw, ew = np.empty(nodes, V.dtype), np.empty(edge.size, V.dtype)
-        for task in range(first, last):
-            head = task // parts
+    node, carried, begin, edge, place, source_slot, there, latest, slot, back_slot, slots, segment = steps
+    w, beta, B, C, V, G, dw, dbeta, dB, dC, dV = arrays
+    (heads, edges), (groups, blocks, nodes, _), P = w.shape, B.shape, V.shape[2]
+    parts, segments, rows = P // CHANNELS, -(-nodes // segment), slots + 3
+    tasks, crossing = heads * parts, rows * BLOCK
+    kept = np.zeros((segments, rows, BLOCK), V.dtype)
+    h, adjoint = np.zeros((rows + 1 + segment, BLOCK), V.dtype), np.zeros((rows, BLOCK), V.dtype)
+    v, g = np.empty((nodes, CHANNELS), V.dtype), np.empty((nodes, CHANNELS), V.dtype)
+    dv = np.empty((nodes, CHANNELS), V.dtype)
+    cw, ew = np.empty(nodes, V.dtype), np.empty(edge.size, V.dtype)
+    dcw, dew = np.empty((nodes, 8), V.dtype), np.empty((edge.size, 8), V.dtype)  # sums of eight lanes
+    nothing = read(np.zeros(BLOCK, V.dtype), 0)
+    for r in range(first, last):
+        for task in range(tasks * r // ranges, tasks * (r + 1) // ranges):
+            head, part = task // parts, task % parts
             group, bo = head * groups // heads, head * nodes
-            vo = bo * P + CHANNELS * (task % parts)
+            vo, dwo, dbo = bo * P + CHANNELS * part, (part * heads + head) * edges, (part * heads + head) * nodes
             weights_of(cw, carried, w, head * edges)
             weights_of(ew, edge, w, head * edges)
-            h[:] = 0
-            for start in range(0, nodes, segment):
-                count = min(nodes - start, segment)
-                gather(v, V, node, start, count, vo, P)
-                multiply(v, beta, node, start, count, bo)
-                gather(y, Y, node, start, count, vo, P)
-                for block in range(blocks):
-                    here, go = block * rows * BLOCK, ((group * blocks + block) * nodes + start) * STATES
-                    x = read(h, here + (slots + 1) * BLOCK)
-                    for j in range(count):
-                        q, o = CHANNELS * j, go + STATES * j
-                        new = outer(B, o, load(v, q), load(v, q + 8))
-                        x = advance(x, start + j, new, cw, ew, begin, place, h, here)
+            gather(v, V, node, 0, nodes, vo, P)
+            multiply(v, beta, node, 0, nodes, bo)
+            gather(g, G, node, 0, nodes, vo, P)
+            dv[:] = 0
+            dcw[:] = 0
+            dew[:] = 0
+            for block in range(blocks):
+                go = (group * blocks + block) * nodes * STATES
+                dgo = go + r * groups * blocks * nodes * STATES
+                h[:] = 0
+                x = nothing
+                for s in range(segments):
+                    cross(kept, s * crossing, h, 0, slots * BLOCK)
+                    write(kept, s * crossing + slots * BLOCK, x)
+                    for k in range(s * segment, min((s + 1) * segment, (segments - 1) * segment)):
+                        new = outer(B, go + STATES * k, load(v, CHANNELS * k), load(v, CHANNELS * k + 8))
+                        x = advance(others, x, k, new, cw, ew, begin, place, h, 0)
                         if others > 0:
-                            write(h, here + BLOCK * at(slot, start + j), x)
-                        y0, y1 = inner(C, o, x)
-                        store(y, q, load(y, q) + y0)
-                        store(y, q + 8, load(y, q + 8) + y1)
-                    write(h, here + (slots + 1) * BLOCK, x)
-                scatter(Y, y, node, start, count, vo, P)
-
-    @kernel
-    def backward(
-        first, last, ranges, node, carried, begin, edge, place, source_slot, there, latest, slot, back_slot, slots,
-        segment, w, beta, B, C, V, G, dw, dbeta, dB, dC, dV,
-    ):  # fmt: skip
-        """The adjoint for incoming gradients ``G [H, T, P]``: λ_t = C_t g_tᵀ + Σ_{t→s} w λ_s.
-
-        ``∂w = ⟨λ_target, h_source⟩``, ``∂B_t = λ_t v_t``, ``∂v_t = λ_tᵀ B_t``, ``∂C_t = h_t g_t``, with v = β V. Tasks
-        are divided into ``ranges``, each with gradients of B and C of its own, so that their sum does not depend on
-        timing: ``dw [P/16, H, E]``, ``dbeta [P/16, H, T]``, ``dB, dC [ranges, G, N/4, T, 4]``; all are added to.
-
-        States are computed once to keep those that cross from segment to segment, and again for a segment at a time. In
-        the rows ``h`` of a segment ``there`` tells where an edge's source is: among the slots as they were at its
-        begin, or, after the block carried into it, among its own steps.
-        """
-        (heads, edges), (groups, blocks, nodes, _), P = w.shape, B.shape, V.shape[2]
-        parts, segments, rows = P // CHANNELS, -(-nodes // segment), slots + 3
-        tasks, crossing = heads * parts, rows * BLOCK
-        kept = np.zeros((segments, rows, BLOCK), V.dtype)
-        h, adjoint = np.zeros((rows + 1 + segment, BLOCK), V.dtype), np.zeros((rows, BLOCK), V.dtype)
-        v, g = np.empty((nodes, CHANNELS), V.dtype), np.empty((nodes, CHANNELS), V.dtype)
-        dv = np.empty((nodes, CHANNELS), V.dtype)
-        cw, ew = np.empty(nodes, V.dtype), np.empty(edge.size, V.dtype)
-        dcw, dew = np.empty((nodes, 8), V.dtype), np.empty((edge.size, 8), V.dtype)  # sums of eight lanes
-        nothing = read(np.zeros(BLOCK, V.dtype), 0)
-        for r in range(first, last):
-            for task in range(tasks * r // ranges, tasks * (r + 1) // ranges):
-                head, part = task // parts, task % parts
-                group, bo = head * groups // heads, head * nodes
-                vo, dwo, dbo = bo * P + CHANNELS * part, (part * heads + head) * edges, (part * heads + head) * nodes
-                weights_of(cw, carried, w, head * edges)
-                weights_of(ew, edge, w, head * edges)
-                gather(v, V, node, 0, nodes, vo, P)
-                multiply(v, beta, node, 0, nodes, bo)
-                gather(g, G, node, 0, nodes, vo, P)
-                dv[:] = 0
-                dcw[:] = 0
-                dew[:] = 0
-                for block in range(blocks):
-                    go = (group * blocks + block) * nodes * STATES
-                    dgo = go + r * groups * blocks * nodes * STATES
-                    h[:] = 0
-                    x = nothing
-                    for s in range(segments):
-                        cross(kept, s * crossing, h, 0, slots * BLOCK)
-                        write(kept, s * crossing + slots * BLOCK, x)
-                        for k in range(s * segment, min((s + 1) * segment, (segments - 1) * segment)):
-                            new = outer(B, go + STATES * k, load(v, CHANNELS * k), load(v, CHANNELS * k + 8))
-                            x = advance(x, k, new, cw, ew, begin, place, h, 0)
-                            if others > 0:
-                                write(h, BLOCK * at(slot, k), x)
-                    handed, hand = nothing, V.dtype.type(0)
-                    for s in range(segments - 1, -1, -1):
-                        start, count = s * segment, min(nodes - s * segment, segment)
-                        cross(h, 0, kept, s * crossing, slots * BLOCK)
-                        x = read(kept, s * crossing + slots * BLOCK)
-                        write(h, BLOCK * rows, x)
-                        for j in range(count):
-                            q, o = CHANNELS * (start + j), STATES * (start + j)
-                            new = outer(B, go + o, load(v, q), load(v, q + 8))
-                            x = advance(x, start + j, new, cw, ew, begin, there, h, 0)
-                            write(h, BLOCK * (rows + 1 + j), x)
-                            add_products(dC, dgo + o, x, load(g, q), load(g, q + 8))
-                        for j in range(count - 1, -1, -1):
-                            k, q, o = start + j, CHANNELS * (start + j), STATES * (start + j)
-                            x = plus(outer(C, go + o, load(g, q), load(g, q + 8)), hand, handed)
-                            if others > 0:
-                                x = sum_of(x, read(adjoint, BLOCK * at(back_slot, k)))
-                            d0, d1 = inner(B, go + o, x)
-                            store(dv, q, load(dv, q) + d0)
-                            store(dv, q + 8, load(dv, q + 8) + d1)
-                            add_products(dB, dgo + o, x, load(v, q), load(v, q + 8))
-                            add_lanes(dcw, 8 * k, x, read(h, BLOCK * (rows + j)))
-                            if others == 1:
-                                add_lanes(dew, 8 * k, x, read(h, BLOCK * at(there, k)))
-                                write(adjoint, BLOCK * at(source_slot, k), times(at(ew, k), x))
-                            if others == 2:
-                                for e in range(at(begin, k), at(begin, k + 1)):
-                                    add_lanes(dew, 8 * e, x, read(h, BLOCK * at(there, e)))
-                                    target = BLOCK * at(source_slot, e)
-                                    if at(latest, e):
-                                        write(adjoint, target, times(at(ew, e), x))
-                                    else:
-                                        write(adjoint, target, plus(read(adjoint, target), at(ew, e), x))
-                            handed, hand = x, at(cw, k)
-                for k in range(nodes):
-                    t, q, there_v = at(node, k), CHANNELS * k, vo + at(node, k) * P
-                    d0, d1, scale = load(dv, q), load(dv, q + 8), splat(at(beta, bo + at(node, k)))
-                    put(dbeta, dbo + t, at(dbeta, dbo + t) + total(d0 * load(V, there_v) + d1 * load(V, there_v + 8)))
-                    store(dV, there_v, load(dV, there_v) + scale * d0)
-                    store(dV, there_v + 8, load(dV, there_v + 8) + scale * d1)
-                    if at(carried, k) >= 0:
-                        put(dw, dwo + at(carried, k), total(load(dcw, 8 * k)))
-                for e in range(edge.size):
-                    if at(edge, e) >= 0:
-                        put(dw, dwo + at(edge, e), total(load(dew, 8 * e)))
-
-    return forward, backward
+                            write(h, BLOCK * at(slot, k), x)
+                handed, hand = nothing, V.dtype.type(0)
+                for s in range(segments - 1, -1, -1):
+                    start, count = s * segment, min(nodes - s * segment, segment)
+                    cross(h, 0, kept, s * crossing, slots * BLOCK)
+                    x = read(kept, s * crossing + slots * BLOCK)
+                    write(h, BLOCK * rows, x)
+                    for j in range(count):
+                        q, o = CHANNELS * (start + j), STATES * (start + j)
+                        new = outer(B, go + o, load(v, q), load(v, q + 8))
+                        x = advance(others, x, start + j, new, cw, ew, begin, there, h, 0)
+                        write(h, BLOCK * (rows + 1 + j), x)
+                        add_products(dC, dgo + o, x, load(g, q), load(g, q + 8))
+                    for j in range(count - 1, -1, -1):
+                        k, q, o = start + j, CHANNELS * (start + j), STATES * (start + j)
+                        x = plus(outer(C, go + o, load(g, q), load(g, q + 8)), hand, handed)
+                        if others > 0:
+                            x = sum_of(x, read(adjoint, BLOCK * at(back_slot, k)))
+                        d0, d1 = inner(B, go + o, x)
+                        store(dv, q, load(dv, q) + d0)
+                        store(dv, q + 8, load(dv, q + 8) + d1)
+                        add_products(dB, dgo + o, x, load(v, q), load(v, q + 8))
+                        add_lanes(dcw, 8 * k, x, read(h, BLOCK * (rows + j)))
+                        if others == 1:
+                            add_lanes(dew, 8 * k, x, read(h, BLOCK * at(there, k)))
+                            write(adjoint, BLOCK * at(source_slot, k), times(at(ew, k), x))
+                        if others == 2:
+                            for e in range(at(begin, k), at(begin, k + 1)):
+                                add_lanes(dew, 8 * e, x, read(h, BLOCK * at(there, e)))
+                                target = BLOCK * at(source_slot, e)
+                                if at(latest, e):
+                                    write(adjoint, target, times(at(ew, e), x))
+                                else:
+                                    write(adjoint, target, plus(read(adjoint, target), at(ew, e), x))
+                        handed, hand = x, at(cw, k)
+            for k in range(nodes):
+                t, q, there_v = at(node, k), CHANNELS * k, vo + at(node, k) * P
+                d0, d1, scale = load(dv, q), load(dv, q + 8), splat(at(beta, bo + at(node, k)))
+                put(dbeta, dbo + t, at(dbeta, dbo + t) + total(d0 * load(V, there_v) + d1 * load(V, there_v + 8)))
+                store(dV, there_v, load(dV, there_v) + scale * d0)
+                store(dV, there_v + 8, load(dV, there_v + 8) + scale * d1)
+                if at(carried, k) >= 0:
+                    put(dw, dwo + at(carried, k), total(load(dcw, 8 * k)))
+            for e in range(edge.size):
+                if at(edge, e) >= 0:
+                    put(dw, dwo + at(edge, e), total(load(dew, 8 * e)))
 
 
-KERNELS = {others: with_others(others) for others in (0, 1, 2)}
+# What steps hear from besides the step before is a constant of each kernel, so that lines and grids run without a
+# branch. Functions of a module, not of a factory: only these are found again in the cache on disk.
+
+
+@kernel
+def forward_0(first, last, steps, arrays):
+    """`forward` for lines."""
+    forward(0, first, last, steps, arrays)
+
+
+@kernel
+def forward_1(first, last, steps, arrays):
+    """`forward` for grids and the like."""
+    forward(1, first, last, steps, arrays)
+
+
+@kernel
+def forward_2(first, last, steps, arrays):
+    """`forward` for any topology."""
+    forward(2, first, last, steps, arrays)
+
+
+@kernel
+def backward_0(first, last, ranges, steps, arrays):
+    """`backward` for lines."""
+    backward(0, first, last, ranges, steps, arrays)
+
+
+@kernel
+def backward_1(first, last, ranges, steps, arrays):
+    """`backward` for grids and the like."""
+    backward(1, first, last, ranges, steps, arrays)
+
+
+@kernel
+def backward_2(first, last, ranges, steps, arrays):
+    """`backward` for any topology."""
+    backward(2, first, last, ranges, steps, arrays)
+
+
+#: By how many steps a step may hear from besides the one before. 0: none, as on lines. 1: at most one, and each is
+#: heard by at most one, as on grids: ``edge`` and ``place`` have an entry for every step, −1 and a row of zeros if
+#: there is no such edge. 2: any number. What is carried is treated like 1.
+KERNELS = {0: (forward_0, backward_0), 1: (forward_1, backward_1), 2: (forward_2, backward_2)}
