@@ -2,8 +2,8 @@
 
 | topology                         | solver        | how                                                 |
 |----------------------------------|---------------|-----------------------------------------------------|
-| disjoint directed paths          | `Sweep`       | scan in chunks                                      |
-| acyclic, E ≤ T²/8 or small       | `Sweep`       | level by level                                      |
+| disjoint directed paths          | `Sweep`       | one scan                                            |
+| acyclic, E ≤ T²/8 or small       | `Sweep`       | in topological order                                |
 | acyclic, denser                  | `Dense`       | triangular solve                                    |
 | disjoint undirected paths        | `Elimination` | two scans                                           |
 | trees                            | `Elimination` | no fill                                             |
@@ -11,6 +11,10 @@
 | other graphs                     | `Dense`       | LU with pivoting; refused where T² would not fit    |
 
 The choice depends on the topology alone, never on weights or timings, and is always exact.
+
+A mix goes through masks or states, whichever needs less work: masks ``2 Σ S² (P + D·N·G/H) + 4 Σ_d w_d S``
+multiplications per head, with parts of S nodes and w_d multiplications to solve for a column on topology d; states
+``(w_d + T)·N·P`` for each, or a scan, weighed by what a multiplication through memory costs more than one in a cache.
 """
 
 from __future__ import annotations
@@ -72,7 +76,7 @@ def select_solver(
 
     Example:
         >>> print(select_solver(Line(4096)))
-        Sweep: disjoint directed paths, scanned in chunks; state form: 1.0e+08 multiplications per head against …
+        Sweep: disjoint directed paths, one scan; state form: 1.0e+08 multiplications per head against …
     """
     topologies = [topology] if isinstance(topology, Topology) else list(topology)
     picks = [exact_solver(t) if solver is None else (require(solver, t), "asked for") for t in topologies]
@@ -92,7 +96,7 @@ def exact_solver(topology: Topology) -> tuple[Solver, str]:
     entries = int((topology.part_sizes**2).sum())
     if topology.is_acyclic:
         if topology.directed_paths is not None:
-            return Sweep(), "disjoint directed paths, scanned in chunks"
+            return Sweep(), "disjoint directed paths, one scan"
         if 8 * topology.num_edges > entries and topology.num_nodes > _SMALL and entries <= MAX_ENTRIES:
             return Dense(), f"acyclic and dense, {topology.num_edges:,} edges: a triangular solve"
         return Sweep(), f"acyclic, {topology.longest_path + 1:,} levels"

@@ -26,10 +26,11 @@ _PICTURES = (".png", ".svg", ".pdf")
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """The options of the command."""
-    from chimera_ssm.cli.bench.cases import CASES
+    from chimera_ssm.cli.bench.cases import CASES, MODELS
 
     parser.add_argument("--quick", action="store_true", help="about 1 s for each case instead of 6")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help=f"these cases alone, of {', '.join(CASES)}")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help=f"these alone, of {', '.join(CASES | MODELS)}")
+    parser.add_argument("--models", action="store_true", help="whole models, too, minutes each")
     parser.add_argument("--threads", type=_positive, metavar="N", help="threads of PyTorch; as many as it likes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw time and memory against size (minutes)")
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> None:
     """Measure, print the table, write what was asked for."""
     from chimera_ssm.cli.bench import cases, report, table
 
-    chosen = cases.pick(args.only)
+    chosen = cases.pick(args.only, args.models)
     _check_paths(args)
 
     import rich
@@ -60,6 +61,10 @@ def run(args: argparse.Namespace) -> None:
     console = rich.get_console()
     # A file or a pipe has no width of its own: do not squeeze the table.
     (console if console.is_terminal else Console(width=200)).print(table.rich_table(results))
+    for result in results:
+        if result.memory is not None:
+            ours, theirs = (f"{b / 2**30:.2f} GiB" for b in result.memory)
+            print(f"{result.case.name}: memory beyond the weights {ours}, {result.case.against} {theirs}")
     done = report.Run(args.command_line, torch.get_num_threads(), seconds, results, points, machine)
     _write(done, args)
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import chimera_ssm as chimera
 from chimera_ssm.cli.bench import graphs
-from chimera_ssm.cli.bench.works import Attention, DenseInverse, Masks, Mix, Work
+from chimera_ssm.cli.bench.works import Attention, DenseInverse, Masks, Mix, TrainingStep, Work
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class Case:
         forward: the ratio of their times to reach; ``None`` to report only.
         backward: the same, forward + backward.
         forward_only: whether there is no backward to measure.
+        memory: whether to measure memory, too.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Case:
     forward: float | None = None
     backward: float | None = None
     forward_only: bool = False
+    memory: bool = False
 
 
 _on_graphs = partial(Mix, batch=None, heads=4, state_size=64, head_size=16)
@@ -72,11 +74,24 @@ CASES = {
     )
 }  # fmt: skip
 
+#: Whole models, minutes each: measured only if asked for.
+MODELS = {
+    case.name: case
+    for case in (
+        Case(f"image-{size}", f"training step of chimera_image_base, {size}², batch {batch}", "ViT-B",
+             TrainingStep("chimera", size, batch), TrainingStep("vit", size, batch), backward=target, memory=True)
+        for size, batch, target in ((224, 8, 1.25), (512, 1, 1.1), (1024, 1, 0.85))
+    )
+}  # fmt: skip
 
-def pick(names: list[str] | None) -> list[Case]:
-    """The cases of these names in the order of the register; all if omitted."""
+
+def pick(names: list[str] | None, models: bool = False) -> list[Case]:
+    """The cases of these names in the order of the register; all but the whole models if omitted."""
+    known = CASES | MODELS
     for name in names or ():
-        if name not in CASES:
-            (nearest,) = get_close_matches(name, CASES, n=1, cutoff=0)
-            raise ValueError(f"unknown case {name!r}, did you mean {nearest!r}? The cases are {', '.join(CASES)}")
-    return [case for case in CASES.values() if names is None or case.name in names]
+        if name not in known:
+            (nearest,) = get_close_matches(name, known, n=1, cutoff=0)
+            raise ValueError(f"unknown case {name!r}, did you mean {nearest!r}? The cases are {', '.join(known)}")
+    if names is None:
+        return [*CASES.values(), *(MODELS.values() if models else ())]
+    return [case for case in known.values() if case.name in names]

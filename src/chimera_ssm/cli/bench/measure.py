@@ -8,6 +8,8 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from chimera_ssm.cli.bench.memory import extra_memory
+
 if TYPE_CHECKING:
     from chimera_ssm.cli.bench.cases import Case
 
@@ -49,11 +51,15 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Result:
-    """A measured case; ``backward`` is forward + backward, ``None`` where there is no backward."""
+    """A measured case; ``backward`` is forward + backward, ``None`` where there is no backward.
+
+    ``memory`` is the extra memory of forward + backward in bytes, work and baseline, where it is asked for.
+    """
 
     case: Case
     forward: Comparison
     backward: Comparison | None
+    memory: tuple[int, int] | None = None
 
 
 def take_turns(functions: Sequence[Callable[[], object]], seconds: float) -> list[Timing]:
@@ -85,4 +91,5 @@ def measure(case: Case, seconds: float) -> Result:
     if case.forward_only:
         return Result(case, forward, None)
     both = take_turns([work.forward_backward, baseline.forward_backward], seconds / 2)
-    return Result(case, forward, Comparison(*both, case.backward))
+    memory = (extra_memory(work.forward_backward), extra_memory(baseline.forward_backward)) if case.memory else None
+    return Result(case, forward, Comparison(*both, case.backward), memory)

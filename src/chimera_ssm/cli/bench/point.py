@@ -6,16 +6,15 @@ point needs a fresh one.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import resource
 import sys
-from contextlib import suppress
 from functools import partial
 
 from chimera_ssm.cli.bench import graphs
 from chimera_ssm.cli.bench.measure import take_turns
+from chimera_ssm.cli.bench.memory import extra_memory
 from chimera_ssm.cli.bench.works import Attention, Mix, Work
 
 CURVES = ("line both ways", "grid, four DAGs", "molecule-like graph", "planar graph", "attention")
@@ -39,34 +38,7 @@ def measure_point(curve: str, num_nodes: int, seconds: float) -> dict[str, float
     """Best time, and peak extra memory of a call that is not the first, whose plans and kernels are kept."""
     function = work(curve, num_nodes).build().forward_backward
     (timing,) = take_turns([function], seconds)
-    _trim_heap()
-    resting = _reset_peak()
-    function()
-    return {"seconds": timing.best, "bytes": float(max(0, _peak() - resting))}
-
-
-def _trim_heap() -> None:
-    """Hand free memory back to the system; otherwise a call that reuses it would look too modest."""
-    with suppress(AttributeError, OSError):  # other C libraries do not offer it
-        ctypes.CDLL(None).malloc_trim(0)
-
-
-def _reset_peak() -> int:
-    """Let the peak start again from the memory in use now, where Linux allows it; returns that."""
-    with suppress(OSError), open("/proc/self/clear_refs", "w") as file:
-        file.write("5")  # where it is refused the peak so far stays, and the extra memory is a lower bound
-    return _peak()
-
-
-def _peak() -> int:
-    """Peak resident memory of this process in bytes."""
-    try:
-        with open("/proc/self/status") as file:
-            line = next(line for line in file if line.startswith("VmHWM"))
-        return 1024 * int(line.split()[1])
-    except (OSError, StopIteration):
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else 1024 * peak
+    return {"seconds": timing.best, "bytes": float(extra_memory(function))}
 
 
 def _bound_memory() -> None:

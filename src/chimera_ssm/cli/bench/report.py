@@ -63,6 +63,7 @@ def as_json(run: Run) -> dict[str, Any]:
                 "against": r.case.against,
                 "forward": _comparison(r.forward),
                 "forward_backward": None if r.backward is None else _comparison(r.backward),
+                "memory": r.memory,
             }
             for r in run.results
         ],
@@ -106,6 +107,12 @@ def _notes(results: Sequence[Result]) -> Iterator[str]:
         for pass_name, comparison in (("forward", result.forward), ("forward + backward", result.backward))
         if comparison is not None
     ]
+    for result in results:
+        if result.memory is not None:
+            ours, theirs = result.memory
+            yield f"`{result.case.name}` needs {ours / 2**30:.2f} GiB beyond the weights, {result.case.against} "
+            yield f"{theirs / 2**30:.2f}: ratio {ours / theirs:.2f}."
+            yield ""
     missed = [(name, c) for name, c in compared if c.met is False]
     judged = sum(c.met is not None for _, c in compared)
     if not missed:

@@ -116,6 +116,29 @@ class Attention:
 
 
 @dataclass(frozen=True)
+class TrainingStep:
+    """Loss and gradients of a whole image classifier of the base size: ``mixer`` is ``"chimera"`` or ``"vit"``."""
+
+    mixer: str
+    image_size: int
+    batch: int = 1
+
+    def build(self) -> Steps:
+        import torch
+
+        torch.manual_seed(0)
+        sizes = {"num_labels": 1000, "image_size": self.image_size}
+        model = (
+            chimera.create_model("chimera_image_base", **sizes)
+            if self.mixer == "chimera"
+            else chimera.image_classifier(self.mixer, **sizes)
+        )
+        images = torch.randn(self.batch, 3, self.image_size, self.image_size)
+        labels = torch.randint(1000, (self.batch,))
+        return Steps(lambda: model(pixel_values=images, labels=labels).loss, [*model.parameters()])
+
+
+@dataclass(frozen=True)
 class Masks:
     """All rows of L within each part of a union of equally large graphs."""
 
