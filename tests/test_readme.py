@@ -22,6 +22,12 @@ def test_the_page_on_compiling_runs(tmp_path, monkeypatch):
     assert (tmp_path / "model.pt2").exists()
 
 
+def test_the_page_on_solvers_runs(capsys):
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "solvers.md").read_text(), re.DOTALL)
+    exec(compile(code, "solvers.md", "exec"), {})
+    assert "state form" in capsys.readouterr().out
+
+
 def test_links_lead_somewhere():
     links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link]
     assert links

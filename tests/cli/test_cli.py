@@ -206,6 +206,26 @@ def test_every_case_is_registered_by_its_name():
     assert [case.name for case in cases.pick(["small", "grid-14"])] == ["grid-14", "small"]
 
 
+def test_whole_models_are_measured_if_asked_for():
+    assert [case.name for case in cases.pick(None, models=True)][-3:] == ["image-224", "image-512", "image-1024"]
+    assert [case.name for case in cases.pick(["image-512"])] == ["image-512"]
+    assert all(case.memory for case in cases.MODELS.values())
+
+
+def test_a_training_step_has_a_loss_and_all_gradients(monkeypatch):
+    chosen = {}
+
+    def small(name, **sizes):
+        chosen["name"] = name
+        return chimera_ssm.image_classifier("chimera", hidden_size=16, num_hidden_layers=1, patch_size=16, **sizes)
+
+    monkeypatch.setattr(chimera_ssm, "create_model", small)
+    steps = works.TrainingStep("chimera", 32, batch=2).build()
+    assert chosen["name"] == "chimera_image_base"
+    assert steps.function().dim() == 0
+    steps.forward_backward()
+
+
 def test_masks_and_dense_inverses_agree():
     def two_molecules():
         return graphs.molecules(2, 20)
