@@ -42,6 +42,7 @@ def run(args: argparse.Namespace) -> None:
         accuracy = max(result["metrics"]["top1"], result["metrics"]["top1_ema"])
         table.add_row(name, f"{accuracy:.2%}", f"{result['parameters']:,}", f"{result['seconds']:.0f}")
     rich.print(table)
+    print("one recipe for both, made for Chimera; a comparison with a sweep for each model: chimera reproduce images")
     picture = args.out / "influence.png"
     _draw(runs["Chimera"], picture)
     print(f"what one pixel hears from all others: {picture}")
