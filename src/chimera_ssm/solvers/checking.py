@@ -27,9 +27,13 @@ def checking(enabled: bool = True) -> Generator[None]:
         _checking.reset(token)
 
 
+def _is_on() -> bool:
+    return not torch.compiler.is_compiling() and _checking.get()
+
+
 def check_finite(name: str, value: Tensor, remedy: str) -> None:
     """Raise if checking is on and ``value`` holds a NaN or an infinity; say where the first one is."""
-    if torch.compiler.is_compiling() or not _checking.get():
+    if not _is_on():
         return
     bad = ~torch.isfinite(value)
     if bad.any():
@@ -42,7 +46,7 @@ def check_finite(name: str, value: Tensor, remedy: str) -> None:
 
 def check_all_finite(values: Mapping[str, Sequence[Tensor | None]], remedy: str) -> None:
     """`check_finite` for tensors by name."""
-    if _checking.get():
+    if _is_on():
         for name, tensors in values.items():
             for x in tensors:
                 if x is not None:
