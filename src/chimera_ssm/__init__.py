@@ -33,7 +33,9 @@ _HOMES = {
         "mark_undecayed",
     ),
     "models": (
-        "ChimeraForImageClassification", "ChimeraImageConfig", "ChimeraImageModel", "ChimeraImageProcessor",
+        "ChimeraForImageClassification", "ChimeraForMaskedLM", "ChimeraForQuestionAnswering",
+        "ChimeraForSequenceClassification", "ChimeraForTokenClassification", "ChimeraImageConfig", "ChimeraImageModel",
+        "ChimeraImageProcessor", "ChimeraTextConfig", "ChimeraTextModel",
         "create_model", "image_classifier", "list_models", "match_parameters",
     ),
 }  # fmt: skip
