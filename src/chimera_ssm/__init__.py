@@ -36,7 +36,7 @@ _HOMES = {
         "ChimeraForImageClassification", "ChimeraForMaskedLM", "ChimeraForQuestionAnswering",
         "ChimeraForSequenceClassification", "ChimeraForTokenClassification", "ChimeraImageConfig", "ChimeraImageModel",
         "ChimeraImageProcessor", "ChimeraTextConfig", "ChimeraTextModel",
-        "create_model", "image_classifier", "list_models", "match_parameters",
+        "create_model", "image_classifier", "list_models", "match_parameters", "match_text_parameters", "text_model",
     ),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

@@ -27,6 +27,8 @@ from chimera_ssm.models.text import (
     ChimeraForTokenClassification,
     ChimeraTextConfig,
     ChimeraTextModel,
+    match_text_parameters,
+    text_model,
 )
 
 AutoConfig.register(ChimeraImageConfig.model_type, ChimeraImageConfig)
@@ -56,4 +58,6 @@ __all__ = [
     "image_classifier",
     "list_models",
     "match_parameters",
+    "match_text_parameters",
+    "text_model",
 ]

@@ -1,5 +1,6 @@
 """Text: the model with its heads, its configuration, and models to compare with."""
 
+from chimera_ssm.models.text.comparison import match_text_parameters, text_model
 from chimera_ssm.models.text.configuration import ChimeraTextConfig
 from chimera_ssm.models.text.heads import (
     ChimeraForMaskedLM,
@@ -16,4 +17,6 @@ __all__ = [
     "ChimeraForTokenClassification",
     "ChimeraTextConfig",
     "ChimeraTextModel",
+    "match_text_parameters",
+    "text_model",
 ]
