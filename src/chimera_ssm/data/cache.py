@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,13 @@ def cached(name: str, key: Any, make: Callable[[Path], None]) -> Path:
             make(aside)
             aside.replace(path)
         except OSError as error:
+            if error.filename is not None and not str(error.filename).startswith(str(cache_folder())):
+                raise  # something that was to be read
             raise OSError(
                 f"cannot write {path}: {error.strerror or error}; make room there, or name another place with "
                 f"XDG_CACHE_HOME"
             ) from error
         finally:
-            aside.unlink(missing_ok=True)
+            with suppress(OSError):  # that was said already
+                aside.unlink(missing_ok=True)
     return path

@@ -59,8 +59,8 @@ def load_corpora(data: str, text_column: str) -> Corpora:
         return Corpora(_files(str(path), [path], text_column), None)
     if not path.is_dir():
         raise ValueError(
-            f"there is no data set, no file and no folder {data!r}; data is pydoc, wikitext-2, c4, or files with one of "
-            f"the endings {' '.join(_SUFFIXES)}"
+            f"there is no data set, no file and no folder {data!r}; data is pydoc, wikitext-2, c4, or files with one "
+            f"of the endings {' '.join(_SUFFIXES)}"
         )
     inner = path / "wikitext-2"  # in a folder of data sets
     return _folder(inner if inner.is_dir() else path, text_column)
@@ -91,8 +91,8 @@ def _wikitext2(text_column: str) -> Corpora:
     folder = cache_folder() / "wikitext-2"
     if not folder.is_dir():
         raise ValueError(
-            f"WikiText-2 was looked for in {folder} and is not there: name the folder of its files train.txt, valid.txt "
-            f"and test.txt with --data FOLDER"
+            f"WikiText-2 was looked for in {folder} and is not there: name the folder of its files train.txt, "
+            f"valid.txt and test.txt with --data FOLDER"
         )
     return _folder(folder, text_column)
 
@@ -151,25 +151,26 @@ def _pieces(path: Path, text_column: str) -> Iterator[str | None]:
 
 def _text(path: Path) -> Iterator[str | None]:
     """The lines of a file, which is one document."""
-    for _, line in _lines(path):
+    for _, line in read_lines(path):
         yield line
     yield None
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a UTF-8 file, each with its number; the first without a byte order mark."""
     with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):
             try:
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
                 raise ValueError(
-                    f"{path} is not UTF-8 text: line {number} has the byte 0x{line[error.start]:02x} where no character "
-                    f"begins or goes on; convert the file, for example with iconv"
+                    f"{path} is not UTF-8 text: line {number} has the byte 0x{line[error.start]:02x} where no "
+                    f"character begins or goes on; convert the file, for example with iconv"
                 ) from None
 
 
 def _jsonl(path: Path, column: str) -> Iterator[str]:
-    for number, line in _lines(path):
+    for number, line in read_lines(path):
         if line.isspace():
             continue
         try:
@@ -203,7 +204,8 @@ def _parquet(path: Path, column: str) -> Iterator[str]:
 def _check_column(path: Path, column: str, names: Iterable[str]) -> None:
     if column not in names:
         raise ValueError(
-            f"{path} has no {column!r}, but {', '.join(map(repr, names))}; name the one with the text with --text-column"
+            f"{path} has no {column!r}, but {', '.join(map(repr, names))}; name the one with the text with "
+            f"--text-column"
         )
 
 

@@ -116,7 +116,8 @@ class Masked(Samples):
     def sample(self, index: int) -> dict[str, Tensor]:
         ids = self.blocks.sample(index)
         places = self.is_word[ids].nonzero().flatten()
-        chosen = places[torch.randperm(len(places))[: max(1, round(self.rate * len(places)))]]
+        count = int(self.rate * len(places) + torch.rand(()))  # rounded up or down, so that the mean is right
+        chosen = places[torch.randperm(len(places))[: max(1, count)]]
         labels = torch.full_like(ids, IGNORED)
         labels[chosen] = ids[chosen]
         fate, others = torch.rand(len(chosen)), self.words[torch.randint(len(self.words), (len(chosen),))]
@@ -132,7 +133,9 @@ def tokenised(corpus: Corpus, tokenizer: Any, max_tokens: int | None) -> np.ndar
     """The tokens of a corpus, with ``[SEP]`` after each document; a file in the cache, read as needed."""
     dtype = np.dtype("<u2" if len(tokenizer) <= 1 << 16 else "<u4")
     how = blake2b(tokenizer.backend_tokenizer.to_str().encode(), digest_size=16).hexdigest()
-    path = cached("tokens.bin", (corpus.key, how, max_tokens), lambda p: _write(corpus, tokenizer, max_tokens, dtype, p))
+    path = cached(
+        "tokens.bin", (corpus.key, how, max_tokens), lambda p: _write(corpus, tokenizer, max_tokens, dtype, p)
+    )
     return np.memmap(path, dtype, mode="r") if path.stat().st_size else np.empty(0, dtype)
 
 

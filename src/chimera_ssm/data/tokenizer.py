@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import string
+import unicodedata
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_MOST_LETTERS = 1000
 _NEEDED = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 
 
@@ -49,16 +53,18 @@ def _bert_tokenizer(path: Path) -> PreTrainedTokenizerBase:
     return BertTokenizer(vocab={word: number for number, word in enumerate(words)})
 
 
-def _saved(folder: Path) -> PreTrainedTokenizerBase:
+def _saved(folder: Path) -> Any:
     from transformers import AutoTokenizer
 
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
-        raise ValueError(f"{folder} holds neither a vocab.txt nor a saved tokenizer ({type(error).__name__})") from error
+        raise ValueError(
+            f"{folder} holds neither a vocab.txt nor a saved tokenizer ({type(error).__name__})"
+        ) from error
 
 
-def _from_hub(name: str) -> PreTrainedTokenizerBase:
+def _from_hub(name: str) -> Any:
     from transformers import AutoTokenizer
 
     try:
@@ -78,16 +84,38 @@ def _checked(tokenizer: Any, name: str) -> PreTrainedTokenizerBase:
 
 
 def _make(corpus: Corpus, vocab_size: int, path: Path) -> None:
+    """Write a WordPiece vocabulary, the same whenever it is made.
+
+    The trainer numbers the letters in the order of a hash table, which differs from run to run, and breaks ties by
+    number. So it is given all letters, sorted, as if they were special words.
+    """
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
     tokenizer: Any = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    normalizer: Any = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(vocab_size=vocab_size, special_tokens=[*_SPECIAL], show_progress=False)
-    tokenizer.train_from_iterator(_texts(corpus), trainer)
+    counts = Counter[str]()
+    for text in _texts(corpus):
+        counts.update(normalizer.normalize_str(text))
+    letters = sorted(sorted(filter(_is_visible, counts), key=lambda c: (-counts[c], c))[:_MOST_LETTERS])
+    first = [*_SPECIAL, *letters, *(f"##{letter}" for letter in letters if not _stands_alone(letter))]
+    others = {ord(c): " " for c in set(counts).difference(letters)}
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=max(vocab_size, len(first)), special_tokens=first, show_progress=False
+    )
+    tokenizer.train_from_iterator((normalizer.normalize_str(t).translate(others) for t in _texts(corpus)), trainer)
     words = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
     path.write_text("".join(f"{word}\n" for word, _ in words), encoding="utf-8")
 
 
 def _texts(corpus: Corpus) -> Iterator[str]:
     return (piece.replace("<unk>", "") for piece in corpus.pieces() if piece is not None)
+
+
+def _is_visible(letter: str) -> bool:
+    return not letter.isspace() and unicodedata.category(letter)[0] != "C"
+
+
+def _stands_alone(letter: str) -> bool:
+    """Punctuation is a word of its own."""
+    return unicodedata.category(letter)[0] == "P" or letter in string.punctuation

@@ -21,6 +21,7 @@ _FILES = (
     "text_pydoc",
     "text_wikitext2",
     "text_c4",
+    "text_glue",
 )
 
 

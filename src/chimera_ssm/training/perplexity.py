@@ -14,6 +14,8 @@ class Perplexity(Metric):
     """``exp`` of the mean cross-entropy of scores ``[n, vocab_size]`` with words ``[n]``."""
 
     full_state_update = False
+    total: Tensor
+    count: Tensor
 
     def __init__(self, **kwargs: Any):
         super().__init__(**kwargs)

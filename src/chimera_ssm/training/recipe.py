@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _KINDS = {
     "image": "chimera_ssm.training.image_recipe:ImageRecipe",
     "text": "chimera_ssm.training.text_recipe:TextRecipe",
+    "glue": "chimera_ssm.training.glue_recipe:GlueRecipe",
 }
 
 

@@ -82,18 +82,22 @@ class TextTask(Task):
 
         from chimera_ssm.training.perplexity import Perplexity
 
-        words = len(self.text.tokenizer)  # ty: ignore[invalid-argument-type]
+        words = len(self.text.tokenizer)
         accuracy = MulticlassAccuracy(words, average="micro", validate_args=False)
         return {"accuracy": accuracy, "perplexity": Perplexity()}
 
     def save(self, model: nn.Module, folder: Path) -> None:
         """In the form of `transformers`, with the tokenizer."""
-        from transformers.utils import logging
+        save_with_tokenizer(model, self.text.tokenizer, folder)
 
-        saved: Any = model
-        logging.disable_progress_bar()
-        saved.save_pretrained(folder)
-        tokenizer: Any = self.text.tokenizer
-        if self.recipe.mixer not in ("bert", "fnet"):  # no token types
-            tokenizer.model_input_names = ["input_ids", "attention_mask"]
-        tokenizer.save_pretrained(folder)
+
+def save_with_tokenizer(model: nn.Module, tokenizer: Any, folder: Path) -> None:
+    """In the form of `transformers`, with a tokenizer that gives what the model takes."""
+    from transformers.utils import logging
+
+    saved: Any = model
+    logging.disable_progress_bar()
+    saved.save_pretrained(folder)
+    if not hasattr(saved.config, "type_vocab_size"):  # what a tokenizer remembers is what it was made with
+        tokenizer.model_input_names = tokenizer.init_kwargs["model_input_names"] = ["input_ids", "attention_mask"]
+    tokenizer.save_pretrained(folder)

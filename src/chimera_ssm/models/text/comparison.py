@@ -51,15 +51,16 @@ def match_text_parameters(mixer: str, target: int, **sizes: Any) -> dict[str, An
     return {**sizes, "hidden_size": width_with(target, mixer, count, step)}
 
 
-#: Widths of BERT are multiples of this, so that there are four heads at least.
-_BERT_STEP = 4
+#: Widths of BERT are multiples of this, so that there are two heads at least.
+_BERT_STEP = 2
 
 
 def _bert(sizes: ChimeraTextConfig) -> BertForMaskedLM:
-    """Heads of about 64 features, at least four where they divide the width, and MLPs four times as wide."""
+    """Heads of about 64 features, smaller ones where there would be fewer than four, and MLPs four times as wide."""
     width = sizes.hidden_size
-    heads = [h for h in range(1, width + 1) if width % h == 0 and (h >= _BERT_STEP or width % _BERT_STEP)]
-    fields = {"num_attention_heads": min(heads, key=lambda h: abs(width / h - 64)), "intermediate_size": 4 * width}
+    head = min(64, max(16, width // 4))
+    heads = min((h for h in range(1, width + 1) if width % h == 0), key=lambda h: abs(width / h - head))
+    fields: dict[str, Any] = {"num_attention_heads": heads, "intermediate_size": 4 * width}
     # no dropout in attention, which the fast kernels have not
     return BertForMaskedLM(BertConfig(**_common(sizes), **fields, attention_probs_dropout_prob=0.0))
 
