@@ -33,8 +33,10 @@ _HOMES = {
         "mark_undecayed",
     ),
     "models": (
-        "ChimeraForImageClassification", "ChimeraImageConfig", "ChimeraImageModel", "ChimeraImageProcessor",
-        "create_model", "image_classifier", "list_models", "match_parameters",
+        "ChimeraForImageClassification", "ChimeraForMaskedLM", "ChimeraForQuestionAnswering",
+        "ChimeraForSequenceClassification", "ChimeraForTokenClassification", "ChimeraImageConfig", "ChimeraImageModel",
+        "ChimeraImageProcessor", "ChimeraTextConfig", "ChimeraTextModel",
+        "create_model", "image_classifier", "list_models", "match_parameters", "match_text_parameters", "text_model",
     ),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

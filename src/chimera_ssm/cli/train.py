@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = """chimera train image/digits --lr 1e-3 --seed 1
   chimera train image/digits --help            (lists the recipe's settings)
-  chimera train --resume runs/image-digits-…   (after an interruption or a kill)"""
+  chimera train --resume runs/image-digits-…   (after an interruption or a kill)
+  chimera train text/glue-cola --data glue --from runs/text-wikitext2-…"""
 
 _FOLDER = "CHIMERA_RUN_FOLDER"  # tells further processes of a run which folder the first one made
 
@@ -41,7 +42,8 @@ def add_settings(parser: argparse.ArgumentParser, title: str, keys: Sequence[Key
     """Settings as options, with the values they have unless given."""
     group = parser.add_argument_group(title)
     for key in keys:
-        names = dict.fromkeys([f"--{key.name.replace('_', '-')}", f"--{key.name}"])
+        name = key.name.rstrip("_")  # from_ is --from: Python has other uses for the word
+        names = dict.fromkeys([f"--{name.replace('_', '-')}", f"--{name}"])
         value = getattr(values, key.name)
         text = ",".join(map(str, value)) if isinstance(value, tuple) else value
         doc = f"{key.doc} ({text})".replace("%", "%%")

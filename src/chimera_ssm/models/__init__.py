@@ -1,6 +1,15 @@
 """Models for `transformers`; importing this package registers them with its Auto classes."""
 
-from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoModelForImageClassification
+from transformers import (
+    AutoConfig,
+    AutoImageProcessor,
+    AutoModel,
+    AutoModelForImageClassification,
+    AutoModelForMaskedLM,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+)
 
 from chimera_ssm.models.image import (
     ChimeraForImageClassification,
@@ -11,19 +20,44 @@ from chimera_ssm.models.image import (
     match_parameters,
 )
 from chimera_ssm.models.registry import create_model, list_models
+from chimera_ssm.models.text import (
+    ChimeraForMaskedLM,
+    ChimeraForQuestionAnswering,
+    ChimeraForSequenceClassification,
+    ChimeraForTokenClassification,
+    ChimeraTextConfig,
+    ChimeraTextModel,
+    match_text_parameters,
+    text_model,
+)
 
 AutoConfig.register(ChimeraImageConfig.model_type, ChimeraImageConfig)
 AutoModel.register(ChimeraImageConfig, ChimeraImageModel)
 AutoModelForImageClassification.register(ChimeraImageConfig, ChimeraForImageClassification)
 AutoImageProcessor.register(ChimeraImageConfig, image_processor_classes={"pil": ChimeraImageProcessor})
 
+AutoConfig.register(ChimeraTextConfig.model_type, ChimeraTextConfig)
+AutoModel.register(ChimeraTextConfig, ChimeraTextModel)
+AutoModelForMaskedLM.register(ChimeraTextConfig, ChimeraForMaskedLM)
+AutoModelForSequenceClassification.register(ChimeraTextConfig, ChimeraForSequenceClassification)
+AutoModelForTokenClassification.register(ChimeraTextConfig, ChimeraForTokenClassification)
+AutoModelForQuestionAnswering.register(ChimeraTextConfig, ChimeraForQuestionAnswering)
+
 __all__ = [
     "ChimeraForImageClassification",
+    "ChimeraForMaskedLM",
+    "ChimeraForQuestionAnswering",
+    "ChimeraForSequenceClassification",
+    "ChimeraForTokenClassification",
     "ChimeraImageConfig",
     "ChimeraImageModel",
     "ChimeraImageProcessor",
+    "ChimeraTextConfig",
+    "ChimeraTextModel",
     "create_model",
     "image_classifier",
     "list_models",
     "match_parameters",
+    "match_text_parameters",
+    "text_model",
 ]

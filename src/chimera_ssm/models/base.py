@@ -42,6 +42,8 @@ def _draw(module: nn.Module, std: float) -> None:
         nn.init.trunc_normal_(module.weight, std=std)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
+    elif isinstance(module, nn.Embedding):
+        nn.init.trunc_normal_(module.weight, std=std)
     elif isinstance(module, (nn.RMSNorm, nn.LayerNorm, LocalConv, HyenaFilter)):
         module.reset_parameters()
     elif isinstance(module, (Chimera, S4, Hyena)):

@@ -8,13 +8,23 @@ from collections.abc import Iterable
 from typing import Any
 
 from torch import nn
+from transformers import BertForMaskedLM
 
 from chimera_ssm.models.image import ChimeraForImageClassification
 from chimera_ssm.models.image.presets import PRESETS as IMAGE_PRESETS
+from chimera_ssm.models.text import ChimeraForMaskedLM
+from chimera_ssm.models.text.presets import BERT_PRESETS
+from chimera_ssm.models.text.presets import PRESETS as TEXT_PRESETS
 
 #: For each name the class of the model, which knows that of its configuration, and the configuration's settings.
 PRESETS: dict[str, tuple[Any, dict[str, Any]]] = {
-    name: (ChimeraForImageClassification, settings) for name, settings in IMAGE_PRESETS.items()
+    name: (model, settings)
+    for model, presets in (
+        (ChimeraForImageClassification, IMAGE_PRESETS),
+        (ChimeraForMaskedLM, TEXT_PRESETS),
+        (BertForMaskedLM, BERT_PRESETS),
+    )
+    for name, settings in presets.items()
 }
 
 

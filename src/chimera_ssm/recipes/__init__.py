@@ -14,7 +14,15 @@ from chimera_ssm.training.settings import unknown
 
 Scale = Literal["paper", "laptop"]
 
-_FILES = ("image_digits", "image_fashion_mnist", "image_imagenet")
+_FILES = (
+    "image_digits",
+    "image_fashion_mnist",
+    "image_imagenet",
+    "text_pydoc",
+    "text_wikitext2",
+    "text_c4",
+    "text_glue",
+)
 
 
 def all_recipes() -> dict[str, Entry]:

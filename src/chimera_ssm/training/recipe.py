@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
     from chimera_ssm.training.task import Task
 
-_KINDS = {"image": "chimera_ssm.training.image_recipe:ImageRecipe"}
+_KINDS = {
+    "image": "chimera_ssm.training.image_recipe:ImageRecipe",
+    "text": "chimera_ssm.training.text_recipe:TextRecipe",
+    "glue": "chimera_ssm.training.glue_recipe:GlueRecipe",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

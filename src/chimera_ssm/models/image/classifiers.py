@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import gcd
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from transformers import PreTrainedModel, ViTConfig, ViTForImageClassification
 
 from chimera_ssm.models.image.configuration import CHOICES, ChimeraImageConfig
 from chimera_ssm.models.image.modeling import ChimeraForImageClassification
+from chimera_ssm.models.width import chimera_step, width_with
 from chimera_ssm.nn import DropPath, mark_undecayed
 
 MIXERS = (*CHOICES["mixer"], "vit")
@@ -41,25 +41,13 @@ def match_parameters(mixer: str, target: int, **sizes: Any) -> dict[str, Any]:
         The sizes, for `image_classifier`.
     """
     _check_mixer(mixer)
-    step = _width_step(mixer, **sizes)
+    step = chimera_step(**sizes) if mixer == "chimera" else 1
 
-    def count(steps: int) -> int:
+    def count(width: int) -> int:
         with torch.device("meta"):
-            return image_classifier(mixer, **{**sizes, "hidden_size": steps * step}).num_parameters()
+            return image_classifier(mixer, **{**sizes, "hidden_size": width}).num_parameters()
 
-    low, high = 0, 1  # count(low) ≤ target < count(high)
-    while count(high) <= target:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if count(middle) <= target else (low, middle)
-    best = min((n for n in (low, high) if n > 0), key=lambda n: abs(count(n) - target))
-    if abs(count(best) - target) > 0.03 * target:
-        raise ValueError(
-            f"no width gives {mixer} {target:,} parameters within 3 %: the nearest, {best * step}, has {count(best):,} "
-            f"(widths are multiples of {step}, to keep heads whole); change num_heads, the depth or the target"
-        )
-    return {**sizes, "hidden_size": best * step}
+    return {**sizes, "hidden_size": width_with(target, mixer, count, step)}
 
 
 class FlexibleViTForImageClassification(ViTForImageClassification):
@@ -106,12 +94,6 @@ def _vit(sizes: ChimeraImageConfig) -> FlexibleViTForImageClassification:
         "label2id": sizes.label2id,
     }
     return FlexibleViTForImageClassification(ViTConfig(**fields))
-
-
-def _width_step(mixer: str, num_heads: int | None = None, expand: int = 2, **_: Any) -> int:
-    """Widths that keep heads whole are multiples of this."""
-    heads = 64 if num_heads is None else num_heads
-    return heads // gcd(heads, expand) if mixer == "chimera" else 1
 
 
 def _check_mixer(mixer: str) -> None:

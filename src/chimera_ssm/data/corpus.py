@@ -1,0 +1,230 @@
+"""Texts to train on: Python's own documentation, files, C4."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from chimera_ssm.data.cache import cache_folder
+
+_TEXT = (".txt", ".text", ".tokens", ".raw")
+_SUFFIXES = (*_TEXT, ".jsonl", ".json", ".parquet")
+_TESTS = ("test", "valid", "val", "dev")
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Documents, one after the other.
+
+    Attributes:
+        name: in messages.
+        key: equal for equal texts only.
+        pieces: the text, a piece at a time, such as a line; ``None`` ends a document.
+        size: characters or bytes, if known.
+    """
+
+    name: str
+    key: Any
+    pieces: Callable[[], Iterator[str | None]]
+    size: int | None = None
+
+
+class Corpora(NamedTuple):
+    """A corpus to train on and one for testing; without the latter, a part of the former will be held out."""
+
+    train: Corpus
+    test: Corpus | None
+
+
+def load_corpora(data: str, text_column: str) -> Corpora:
+    """The corpora of a name, or in a folder.
+
+    Args:
+        data: ``pydoc``, ``wikitext-2``, ``c4``, a file, or a folder of files: text, jsonl or parquet. Files or folders
+            whose names begin with test, or else with valid, val or dev, are for testing, all others for training.
+        text_column: where the text is in jsonl and parquet files.
+    """
+    if data == "pydoc":
+        return Corpora(_pydoc(), None)
+    if data == "c4":
+        return Corpora(_c4("train"), _c4("validation"))
+    if data == "wikitext-2":
+        return _wikitext2(text_column)
+    path = Path(data).expanduser()
+    if path.is_file():
+        return Corpora(_files(str(path), [path], text_column), None)
+    if not path.is_dir():
+        raise ValueError(
+            f"there is no data set, no file and no folder {data!r}; data is pydoc, wikitext-2, c4, or files with one "
+            f"of the endings {' '.join(_SUFFIXES)}"
+        )
+    inner = path / "wikitext-2"  # in a folder of data sets
+    return _folder(inner if inner.is_dir() else path, text_column)
+
+
+def _pydoc() -> Corpus:
+    """The topics of Python's help(): 465,000 characters of English, with examples."""
+    from pydoc_data.topics import topics
+
+    texts = [topics[name] for name in sorted(topics)]
+    return Corpus("pydoc", ("pydoc", _digest(texts)), lambda: _documents(texts), sum(map(len, texts)))
+
+
+def _digest(texts: Iterable[str]) -> str:
+    return blake2b("\0".join(texts).encode(), digest_size=16).hexdigest()
+
+
+def _documents(texts: Iterable[str]) -> Iterator[str | None]:
+    for text in texts:
+        yield text
+        yield None
+
+
+# Files
+
+
+def _wikitext2(text_column: str) -> Corpora:
+    folder = cache_folder() / "wikitext-2"
+    if not folder.is_dir():
+        raise ValueError(
+            f"WikiText-2 was looked for in {folder} and is not there: name the folder of its files train.txt, "
+            f"valid.txt and test.txt with --data FOLDER"
+        )
+    return _folder(folder, text_column)
+
+
+def _folder(folder: Path, text_column: str) -> Corpora:
+    files = _found(folder)
+    if not files:
+        raise ValueError(f"{folder} has no texts: looked for files with one of the endings {' '.join(_SUFFIXES)}")
+    by_part: dict[str, list[Path]] = {}
+    for file in files:
+        by_part.setdefault(_part(file.relative_to(folder)), []).append(file)
+    train = by_part.pop("train", None)
+    if train is None:
+        raise ValueError(f"all files in {folder} are for testing, by their names; others are needed to train on")
+    test = next((by_part[name] for name in _TESTS if name in by_part), None)
+    corpora = [part and _files(str(folder), part, text_column) for part in (train, test)]
+    return Corpora(*corpora)  # ty: ignore[invalid-argument-type]
+
+
+def _found(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in _SUFFIXES and path.is_file())
+
+
+def _part(path: Path) -> str:
+    names = (name for part in path.parts for name in _TESTS if part.lower().startswith(name))
+    return next(names, "train")
+
+
+def _files(name: str, paths: list[Path], text_column: str) -> Corpus:
+    stats = [(str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+
+    def pieces() -> Iterator[str | None]:
+        for path in paths:
+            yield from _pieces(path, text_column)
+
+    compressed = any(path.suffix.lower() == ".parquet" for path in paths)
+    return Corpus(name, (stats, text_column), pieces, None if compressed else sum(size for _, size, _ in stats))
+
+
+def _pieces(path: Path, text_column: str) -> Iterator[str | None]:
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        found = _documents(_parquet(path, text_column))
+    elif suffix in _TEXT:
+        found = _text(path)
+    else:
+        found = _documents(_jsonl(path, text_column))
+    empty = True
+    for piece in found:
+        if piece is None or not piece.isspace():
+            empty = empty and not piece
+            yield piece
+    if empty:
+        raise ValueError(f"{path} is empty: remove it, or write text into it")
+
+
+def _text(path: Path) -> Iterator[str | None]:
+    """The lines of a file, which is one document."""
+    for _, line in read_lines(path):
+        yield line
+    yield None
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a UTF-8 file, each with its number; the first without a byte order mark."""
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"{path} is not UTF-8 text: line {number} has the byte 0x{line[error.start]:02x} where no "
+                    f"character begins or goes on; convert the file, for example with iconv"
+                ) from None
+
+
+def _jsonl(path: Path, column: str) -> Iterator[str]:
+    for number, line in read_lines(path):
+        if line.isspace():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"line {number} of {path} is not JSON: {error}; each line must be an object") from None
+        if not isinstance(row, dict):
+            raise ValueError(f"line {number} of {path} must be an object with the key {column!r}, found {line[:40]!r}")
+        _check_column(path, column, row)
+        if not isinstance(row[column], str):
+            raise ValueError(f"{column!r} must be text, found {row[column]!r} in line {number} of {path}")
+        yield row[column]
+
+
+def _parquet(path: Path, column: str) -> Iterator[str]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(path)
+    except pyarrow.ArrowException as error:
+        raise ValueError(f"{path} is not a parquet file: {error}") from None
+    _check_column(path, column, file.schema_arrow.names)
+    for batch in file.iter_batches(columns=[column]):
+        for value in batch.column(0).to_pylist():
+            if not isinstance(value, str):
+                raise ValueError(f"{column!r} must be text, found {value!r} in {path}")
+            yield value
+
+
+def _check_column(path: Path, column: str, names: Iterable[str]) -> None:
+    if column not in names:
+        raise ValueError(
+            f"{path} has no {column!r}, but {', '.join(map(repr, names))}; name the one with the text with "
+            f"--text-column"
+        )
+
+
+# C4
+
+
+def _c4(part: str) -> Corpus:
+    """English C4 through `datasets`, streamed: nothing is kept but the tokens that are taken of it."""
+
+    def pieces() -> Iterator[str | None]:
+        from datasets import load_dataset
+
+        try:
+            rows: Any = load_dataset("allenai/c4", "en", split=part, streaming=True)
+            yield from _documents(row["text"] for row in rows)
+        except Exception as error:  # network, hub: of many kinds
+            raise ValueError(
+                f"C4 could not be streamed from the hub as allenai/c4 ({type(error).__name__}); check the network, or "
+                f"name a folder with its jsonl or parquet files with --data FOLDER"
+            ) from error
+
+    return Corpus(f"c4 {part}", ("allenai/c4", "en", part), pieces)

@@ -1,0 +1,37 @@
+"""Widths that give models equal numbers of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import gcd
+from typing import Any
+
+
+def width_with(target: int, what: str, count: Callable[[int], int], step: int) -> int:
+    """The width that gives a model ``target`` parameters, within 3 %.
+
+    Args:
+        target: number of parameters.
+        what: the model, in messages.
+        count: parameters of the model of a width; rises with it.
+        step: widths are multiples of this.
+    """
+    low, high = 0, 1  # count(low · step) ≤ target < count(high · step)
+    while count(high * step) <= target:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if count(middle * step) <= target else (low, middle)
+    best = min((n * step for n in (low, high) if n > 0), key=lambda width: abs(count(width) - target))
+    if abs(count(best) - target) > 0.03 * target:
+        raise ValueError(
+            f"no width gives {what} {target:,} parameters within 3 %: the nearest, {best}, has {count(best):,} "
+            f"(widths are multiples of {step}, to keep heads whole); change num_heads, the depth or the target"
+        )
+    return best
+
+
+def chimera_step(num_heads: int | None = None, expand: int = 2, **_: Any) -> int:
+    """Widths that keep Chimera's heads whole are multiples of this."""
+    heads = 64 if num_heads is None else num_heads
+    return heads // gcd(heads, expand)

@@ -1,0 +1,103 @@
+"""Masked language modelling as the loop sees it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from chimera_ssm.data.text import IGNORED, Masked, TextData, load_text
+from chimera_ssm.training.recipe import Recipe
+from chimera_ssm.training.task import Outcome, Task
+from chimera_ssm.training.text_recipe import TextRecipe
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
+
+SIZES = ("variant", "hidden_size", "num_hidden_layers", "state_size", "num_heads", "expand", "drop_path")
+
+
+class TextTask(Task):
+    """Masked words: cross-entropy, accuracy and perplexity.
+
+    Args:
+        recipe: data, masking and model.
+    """
+
+    monitor = "accuracy"
+
+    def __init__(self, recipe: TextRecipe):
+        self.recipe = recipe
+
+    @cached_property
+    def text(self) -> TextData:
+        """Blocks of tokens and the tokenizer, made when first used."""
+        r = self.recipe
+        return load_text(r.data, r.length, r.tokenizer, r.vocab_size, r.text_column, r.max_tokens)
+
+    def train_samples(self) -> Masked:
+        return Masked(self.text.train, self.text.tokenizer, self.recipe.mask)
+
+    def plain_train_samples(self) -> Masked:
+        return Masked(self.text.train, self.text.tokenizer, self.recipe.eval_mask)
+
+    def test_samples(self) -> Masked:
+        return Masked(self.text.test, self.text.tokenizer, self.recipe.eval_mask)
+
+    def build_model(self, recipe: Recipe) -> nn.Module:
+        from chimera_ssm.models import text_model
+
+        return text_model(**self.sizes(cast(TextRecipe, recipe)))
+
+    def sizes(self, recipe: TextRecipe) -> dict[str, Any]:
+        """Arguments of `chimera_ssm.text_model`."""
+        tokenizer: Any = self.text.tokenizer
+        return {
+            **{name: getattr(recipe, name) for name in ("mixer", *SIZES)},
+            "max_length": recipe.positions or recipe.length,
+            "vocab_size": len(tokenizer),
+            "pad_token_id": tokenizer.pad_token_id,
+        }
+
+    def outcome(self, model: nn.Module, batch: dict[str, Tensor]) -> Outcome:
+        """Only masked words are looked at, so only they are decoded: with many words that is half of the work."""
+        ids, labels = batch["input_ids"], batch["labels"]
+        parts: Any = model
+        most = getattr(parts.config, "max_position_embeddings", ids.shape[1])
+        if ids.shape[1] > most:
+            raise ValueError(f"the model has {most} positions, found {ids.shape[1]} tokens: shorten length")
+        asked = labels != IGNORED
+        targets = labels[asked]
+        logits = parts.cls(parts.base_model(input_ids=ids).last_hidden_state[asked]).float()
+        count = len(targets)
+        loss = F.cross_entropy(logits, targets, reduction="sum") / max(1, count)
+        right = (logits.detach().argmax(-1) == targets).sum() / max(1, count)
+        return Outcome(loss, count, logits.detach(), targets, {"accuracy": right})
+
+    def metrics(self) -> dict[str, Metric]:
+        from torchmetrics.classification import MulticlassAccuracy
+
+        from chimera_ssm.training.perplexity import Perplexity
+
+        words = len(self.text.tokenizer)
+        accuracy = MulticlassAccuracy(words, average="micro", validate_args=False)
+        return {"accuracy": accuracy, "perplexity": Perplexity()}
+
+    def save(self, model: nn.Module, folder: Path) -> None:
+        """In the form of `transformers`, with the tokenizer."""
+        save_with_tokenizer(model, self.text.tokenizer, folder)
+
+
+def save_with_tokenizer(model: nn.Module, tokenizer: Any, folder: Path) -> None:
+    """In the form of `transformers`, with a tokenizer that gives what the model takes."""
+    from transformers.utils import logging
+
+    saved: Any = model
+    logging.disable_progress_bar()
+    saved.save_pretrained(folder)
+    if not hasattr(saved.config, "type_vocab_size"):  # what a tokenizer remembers is what it was made with
+        tokenizer.model_input_names = tokenizer.init_kwargs["model_input_names"] = ["input_ids", "attention_mask"]
+    tokenizer.save_pretrained(folder)

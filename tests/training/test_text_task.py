@@ -1,0 +1,164 @@
+"""The task of text: its loss and metrics, runs, what a run saves."""
+
+import json
+from dataclasses import replace
+from math import exp
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from chimera_ssm.data.text import IGNORED
+from chimera_ssm.training.bookkeeper import Interrupted
+from chimera_ssm.training.fit import evaluate, latest_checkpoint, train
+from chimera_ssm.training.records import read_table
+from chimera_ssm.training.run import Run
+from chimera_ssm.training.text_recipe import TextRecipe
+from tests.training.tiny import CPU, what_remains
+
+TINY = TextRecipe(
+    vocab_size=500, length=32, hidden_size=32, num_hidden_layers=2, state_size=4, num_heads=2,
+    train_limit=200, steps=24, eval_every=12, batch_size=20, micro_batch=10, log_every=1, lr=5e-3, warmup_steps=4,
+    weight_decay=1e-5, schedule="linear", final_lr=0.02,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    run = Run(tmp_path_factory.mktemp("runs") / "text", "text/tiny", TINY, CPU)
+    train(run)
+    return run
+
+
+def batch_of(task, count=4):
+    samples = task.test_samples()
+    return samples.collate([samples.sample(n) for n in range(count)])
+
+
+@pytest.mark.parametrize("mixer", ["chimera", "bert", "fnet"])
+def test_the_loss_is_that_of_the_whole_model(mixer):
+    recipe = replace(TINY, mixer=mixer)
+    task = recipe.task()
+    model = task.build_model(recipe).eval()
+    batch = batch_of(task)
+    found, whole = task.outcome(model, batch), model(**batch)
+    asked = batch["labels"] != IGNORED
+    torch.testing.assert_close(found.loss, whole.loss)
+    torch.testing.assert_close(found.predictions, whole.logits[asked].float(), atol=1e-5, rtol=1e-4)
+    assert found.count == int(asked.sum()) == len(found.targets)
+    right = (whole.logits.argmax(-1) == batch["labels"])[asked].float().mean()
+    torch.testing.assert_close(found.running["accuracy"], right)
+
+
+def test_nothing_to_guess_is_no_loss():
+    task = TINY.task()
+    batch = batch_of(task)
+    found = task.outcome(task.build_model(TINY), {**batch, "labels": torch.full_like(batch["labels"], IGNORED)})
+    assert (float(found.loss.detach()), found.count) == (0.0, 0)
+    found.loss.backward()
+
+
+def test_metrics():
+    metrics = TINY.task().metrics()
+    scores, words = 3 * torch.randn(50, 500), torch.randint(500, (50,))
+    scores[:20, words[:20]] += 100
+    for metric in metrics.values():
+        metric.update(scores[:30], words[:30])
+        metric.update(scores[30:], words[30:])
+    assert float(metrics["accuracy"].compute()) == pytest.approx(float((scores.argmax(-1) == words).float().mean()))
+    assert float(metrics["perplexity"].compute()) == pytest.approx(exp(F.cross_entropy(scores, words)), rel=1e-4)
+
+
+def test_a_run_learns_and_tells_of_it(finished):
+    rows = read_table(finished.folder / "metrics.csv")
+    wanted = {"step", "epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy", "test_perplexity"}
+    assert set(rows[0]) == wanted
+    steps = read_table(finished.folder / "steps.csv")
+    assert float(steps[-1]["loss"]) < float(steps[0]["loss"]) - 0.5
+    result = json.loads((finished.folder / "result.json").read_text())["metrics"]
+    assert result["perplexity"] == pytest.approx(exp(result["loss"]), rel=1e-4)
+    assert result["loss"] < 6.2  # log 500
+
+
+def test_fill_mask_on_a_run(finished):
+    from transformers import pipeline
+
+    fill = pipeline("fill-mask", str(finished.model))
+    found = fill("return the value of [MASK].", top_k=3)
+    assert len(found) == 3
+    assert "token_type_ids" not in fill.tokenizer("return")
+
+
+def test_a_stopped_run_goes_on_as_if_nothing_had_been(finished, tmp_path, monkeypatch):
+    from chimera_ssm.training.module import TrainingModule
+
+    run = Run(tmp_path / "run", "text/tiny", TINY, replace(CPU, checkpoint_every=5))
+    step = TrainingModule.training_step
+
+    def interrupted(self, batch, batch_idx):
+        if self.steps_done == 17:
+            raise Interrupted
+        return step(self, batch, batch_idx)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingModule, "training_step", interrupted)
+        with pytest.raises(Interrupted):
+            train(run)
+    train(run, latest_checkpoint(run))
+    first, second = what_remains(finished), what_remains(run)
+    assert first.pop("config.yaml") != second.pop("config.yaml")  # checkpoint_every
+    assert first == second
+
+
+def test_evaluation_at_another_length(finished):
+    checkpoint = latest_checkpoint(finished)
+    same = evaluate(finished, finished.recipe, checkpoint)
+    assert same == pytest.approx(finished.result["metrics"], rel=1e-6)
+    longer = evaluate(finished, replace(finished.recipe, length=128), checkpoint)
+    assert longer["loss"] != same["loss"]
+    assert longer["loss"] < 6.2
+
+
+def test_baselines_with_positions_say_how_many_they_have():
+    recipe = replace(TINY, mixer="bert", positions=16)
+    task = recipe.task()
+    with pytest.raises(ValueError, match="the model has 16 positions, found 32 tokens: shorten length"):
+        task.outcome(task.build_model(recipe), batch_of(task))
+
+
+@pytest.mark.parametrize("mixer", ["bert", "fnet"])
+def test_equal_parameters(mixer):
+    recipe = replace(TINY, hidden_size=64)
+    target = recipe.parameters()
+    matched = replace(recipe, mixer=mixer).with_parameters(target)
+    assert abs(matched.parameters() / target - 1) < 0.03
+
+
+def test_bert_has_whole_heads_of_about_64_features():
+    from chimera_ssm.models import text_model
+
+    for width, heads in ((768, 12), (128, 4), (268, 4), (512, 8)):
+        with torch.device("meta"):
+            model = text_model("bert", hidden_size=width, num_hidden_layers=1)
+        assert model.config.num_attention_heads == heads
+
+
+def test_unknown_mixers_are_refused():
+    from chimera_ssm.models import text_model
+
+    with pytest.raises(ValueError, match=r"mixer must be one of chimera, .*; found 'lstm'"):
+        text_model("lstm")
+
+
+def test_running_figures_do_not_keep_the_graph():
+    task = TINY.task()
+    found = task.outcome(task.build_model(TINY), batch_of(task))
+    assert not found.predictions.requires_grad
+    assert not found.running["accuracy"].requires_grad
