@@ -28,12 +28,12 @@ _HOMES = {
         "select_solver", "solve",
     ),
     "nn": (
-        "Block", "Chimera", "DropPath", "Hyena", "Kind", "MixerState", "NeighbourConv", "OnDAG", "OnGraph", "OnGrid",
-        "OnLine", "OnTwoLines", "OnUndirectedLine", "S4", "WindowConv", "influence",
-        "mark_undecayed",
+        "Block", "Chimera", "ChimeraConv", "DropPath", "Hyena", "Kind", "MixerState", "NeighbourConv", "OnDAG", "OnGraph",
+        "OnGrid", "OnLine", "OnTwoLines", "OnUndirectedLine", "S4", "WindowConv", "influence", "mark_undecayed",
     ),
     "models": (
-        "ChimeraForImageClassification", "ChimeraImageConfig", "ChimeraImageModel", "ChimeraImageProcessor",
+        "ChimeraForGraphs", "ChimeraForImageClassification", "ChimeraGraphConfig", "ChimeraGraphModel",
+        "ChimeraImageConfig", "ChimeraImageModel", "ChimeraImageProcessor",
         "create_model", "image_classifier", "list_models", "match_parameters",
     ),
 }  # fmt: skip
