@@ -136,7 +136,7 @@ def test_in_stacks_of_pyg():
         [
             (chimera.ChimeraConv(8, 6, edge_dim=3), "x, edge_index, edge_attr, batch -> x"),
             torch.nn.ReLU(),
-            (chimera.ChimeraConv(6), "x, edge_index, batch=batch -> x"),
+            (chimera.ChimeraConv(6), "x, edge_index -> x"),
         ],
     )
     assert stack.float()(x.float(), edges, edge_attr.float(), torch.zeros(9, dtype=torch.long)).shape == (9, 6)
@@ -173,7 +173,7 @@ def call(x=(4, 8), edges=((0, 1), (1, 2)), edge_attr=(2, 3), batch=None):
         ({"edges": ((0, 1), (1, -1))}, r"edge 1 \(1 → -1\) is out of range"),
         ({"edges": ((0.0, 1.0), (1.0, 2.0))}, "must hold integers, found torch.float32"),
         ({"edges": ((0, 1), (1, 2), (2, 3))}, r"must have shape \[2, E\], found \[3, 2\]"),
-        ({"edges": torch.eye(2).to_sparse()}, "edge_index must be a tensor .* to_edge_index"),
+        ({"edges": torch.eye(2).to_sparse()}, "edge_index must be a tensor .*to_edge_index"),
         ({"batch": [0, 0, 0]}, r"batch must have shape \[4\], a graph for each node, found \[3\]"),
         ({"batch": [0, 1, 0, 1]}, "batch must be ascending"),
         ({"batch": [0, 0, 1, 1]}, r"edge 1 \(1 → 2\) leads from graph 0 to graph 1"),

@@ -2,6 +2,7 @@
 
 from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoModelForImageClassification
 
+from chimera_ssm.models.graph import ChimeraForGraphs, ChimeraGraphConfig, ChimeraGraphModel
 from chimera_ssm.models.image import (
     ChimeraForImageClassification,
     ChimeraImageConfig,
@@ -16,9 +17,14 @@ AutoConfig.register(ChimeraImageConfig.model_type, ChimeraImageConfig)
 AutoModel.register(ChimeraImageConfig, ChimeraImageModel)
 AutoModelForImageClassification.register(ChimeraImageConfig, ChimeraForImageClassification)
 AutoImageProcessor.register(ChimeraImageConfig, image_processor_classes={"pil": ChimeraImageProcessor})
+AutoConfig.register(ChimeraGraphConfig.model_type, ChimeraGraphConfig)
+AutoModel.register(ChimeraGraphConfig, ChimeraGraphModel)
 
 __all__ = [
+    "ChimeraForGraphs",
     "ChimeraForImageClassification",
+    "ChimeraGraphConfig",
+    "ChimeraGraphModel",
     "ChimeraImageConfig",
     "ChimeraImageModel",
     "ChimeraImageProcessor",

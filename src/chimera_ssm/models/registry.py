@@ -9,12 +9,16 @@ from typing import Any
 
 from torch import nn
 
+from chimera_ssm.models.graph import ChimeraForGraphs
+from chimera_ssm.models.graph.presets import PRESETS as GRAPH_PRESETS
 from chimera_ssm.models.image import ChimeraForImageClassification
 from chimera_ssm.models.image.presets import PRESETS as IMAGE_PRESETS
 
 #: For each name the class of the model, which knows that of its configuration, and the configuration's settings.
 PRESETS: dict[str, tuple[Any, dict[str, Any]]] = {
-    name: (ChimeraForImageClassification, settings) for name, settings in IMAGE_PRESETS.items()
+    name: (model, settings)
+    for model, presets in ((ChimeraForImageClassification, IMAGE_PRESETS), (ChimeraForGraphs, GRAPH_PRESETS))
+    for name, settings in presets.items()
 }
 
 
