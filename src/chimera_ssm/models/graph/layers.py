@@ -29,15 +29,19 @@ class ChimeraGraphLayer(GradientCheckpointingLayer):
 
         x ← x + local(norm(x)) + chimera(norm(x))        x ← x + mlp(norm(x))
 
+    Args:
+        config: of the model.
+        last: nobody reads the edges after the last layer.
+
     Shapes: ``x [T, hidden_size]``, ``edge [E, hidden_size]`` or ``None`` → the same.
     """
 
-    def __init__(self, config: ChimeraGraphConfig):
+    def __init__(self, config: ChimeraGraphConfig, last: bool = False):
         super().__init__()
         width = config.hidden_size
         edge_dim = None if config.edge_features is None else width
         self.local_norm = nn.LayerNorm(width) if config.local != "none" else None
-        self.local = _local(config)
+        self.local = _local(config, last)
         self.mixer_norm = nn.LayerNorm(width)
         self.mixer = Chimera(
             width, config.num_heads, config.state_size, config.expand, gate=False, edge_dim=edge_dim,
@@ -75,24 +79,25 @@ class GatedGCN(nn.Module):
 
     Args:
         dim: features of nodes and of edges.
-        edges: whether there are edge features; C and the update of edges are left out otherwise.
+        edges: whether there are edge features; C is left out otherwise.
+        update: whether to update them.
 
     Shapes: ``x [T, dim]``, ``edge_index [2, E]``, ``edge [E, dim]`` or ``None`` → ``[T, dim]``, edges as before.
     """
 
-    def __init__(self, dim: int, edges: bool):
+    def __init__(self, dim: int, edges: bool, update: bool = True):
         super().__init__()
         self.node = nn.Linear(dim, 4 * dim)
         self.edge = nn.Linear(dim, dim) if edges else None
-        self.norm = nn.LayerNorm(dim) if edges else None
+        self.norm = nn.LayerNorm(dim) if edges and update else None
 
     def forward(self, x: Tensor, edge_index: Tensor, edge: Tensor | None) -> tuple[Tensor, Tensor | None]:
         source, target = edge_index
         hears, speaks, own, value = self.node(x).chunk(4, dim=-1)
         opening = hears[target] + speaks[source]
-        if self.edge is not None and self.norm is not None and edge is not None:
+        if self.edge is not None and edge is not None:
             opening = opening + self.edge(edge)
-            edge = edge + F.relu(self.norm(opening))
+            edge = edge if self.norm is None else edge + F.relu(self.norm(opening))
         gate = torch.sigmoid(opening)
         zero = torch.zeros_like(value)
         heard = zero.index_add(0, target, gate * value[source])
@@ -128,16 +133,16 @@ class GPSLayer(GradientCheckpointingLayer):
         return self.conv(x, graphs.edge_index, graphs.batch, **options), edge
 
 
-def graph_layer(config: ChimeraGraphConfig) -> nn.Module:
+def graph_layer(config: ChimeraGraphConfig, depth: int) -> nn.Module:
     """A layer of the model, called as ``layer(x, edge, graphs)``."""
     if config.mixer == "chimera":
-        return ChimeraGraphLayer(config)
+        return ChimeraGraphLayer(config, last=depth == config.num_hidden_layers - 1)
     return GPSLayer(config) if config.mixer == "gps" else ConvLayer(config)
 
 
-def _local(config: ChimeraGraphConfig) -> nn.Module | None:
+def _local(config: ChimeraGraphConfig, last: bool) -> nn.Module | None:
     if config.local == "gated_gcn":
-        return GatedGCN(config.hidden_size, config.edge_features is not None)
+        return GatedGCN(config.hidden_size, edges=config.edge_features is not None, update=not last)
     return _conv("gcn", config.hidden_size, edges=False) if config.local == "gcn" else None
 
 

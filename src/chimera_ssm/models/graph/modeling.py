@@ -49,9 +49,13 @@ class ChimeraGraphPreTrainedModel(ChimeraPreTrainedModel):
             module.reset_own_parameters()
         elif isinstance(module, nn.MultiheadAttention):
             module._reset_parameters()
-        elif isinstance(module, (nn.Linear, nn.LayerNorm, nn.RMSNorm, nn.BatchNorm1d, LocalConv)) or _is_pyg(module):
-            reset: Any = module.reset_parameters
-            reset()
+        elif isinstance(module, (nn.Linear, nn.LayerNorm, nn.RMSNorm, nn.BatchNorm1d, LocalConv)):
+            module.reset_parameters()
+        elif type(module).__module__ == "torch_geometric.nn.dense.linear":  # none of PyTorch's
+            module.reset_parameters()  # ty: ignore[call-non-callable]
+        elif type(module).__module__.startswith("torch_geometric.nn.conv"):
+            for parameter in module.parameters(recurse=False):
+                nn.init.zeros_(parameter)  # biases; all else is in linear layers
 
 
 class FeatureEncoder(nn.Module):
@@ -98,7 +102,7 @@ class ChimeraGraphModel(ChimeraGraphPreTrainedModel):
         self.edge_encoder = None if config.edge_features is None else FeatureEncoder(config.edge_features, width)
         self.position_encoder = FeatureEncoder(config.position_features, width) if config.position_features else None
         self.dropout = nn.Dropout(config.dropout)
-        self.layers = nn.ModuleList(graph_layer(config) for _ in range(config.num_hidden_layers))
+        self.layers = nn.ModuleList(graph_layer(config, depth) for depth in range(config.num_hidden_layers))
         self.norm = nn.LayerNorm(width)
         self.post_init()
 
@@ -221,8 +225,3 @@ def _fields(data: Any) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     if not hasattr(data, "edge_index"):
         raise ValueError(f"edge_index is missing: expected x and edge_index, or PyG's Data, found {type(data).__name__}")
     return data.x, data.edge_index, data.edge_attr, getattr(data, "batch", None)
-
-
-def _is_pyg(module: nn.Module) -> bool:
-    """Whether this is a linear layer of PyG's, which is none of PyTorch's."""
-    return type(module).__module__ == "torch_geometric.nn.dense.linear"
