@@ -14,7 +14,7 @@ from chimera_ssm.training.settings import unknown
 
 Scale = Literal["paper", "laptop"]
 
-_FILES = ("image_digits", "image_fashion_mnist", "image_imagenet")
+_FILES = ("image_digits", "image_fashion_mnist", "image_imagenet", "graph_nci", "graph_lrgb")
 
 
 def all_recipes() -> dict[str, Entry]:

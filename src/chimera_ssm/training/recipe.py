@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
     from chimera_ssm.training.task import Task
 
-_KINDS = {"image": "chimera_ssm.training.image_recipe:ImageRecipe"}
+_KINDS = {
+    "image": "chimera_ssm.training.image_recipe:ImageRecipe",
+    "graph": "chimera_ssm.training.graph_recipe:GraphRecipe",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

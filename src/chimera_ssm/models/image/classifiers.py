@@ -11,6 +11,7 @@ from transformers import PreTrainedModel, ViTConfig, ViTForImageClassification
 
 from chimera_ssm.models.image.configuration import CHOICES, ChimeraImageConfig
 from chimera_ssm.models.image.modeling import ChimeraForImageClassification
+from chimera_ssm.models.width import matching_width
 from chimera_ssm.nn import DropPath, mark_undecayed
 
 MIXERS = (*CHOICES["mixer"], "vit")
@@ -43,23 +44,11 @@ def match_parameters(mixer: str, target: int, **sizes: Any) -> dict[str, Any]:
     _check_mixer(mixer)
     step = _width_step(mixer, **sizes)
 
-    def count(steps: int) -> int:
+    def count(width: int) -> int:
         with torch.device("meta"):
-            return image_classifier(mixer, **{**sizes, "hidden_size": steps * step}).num_parameters()
+            return image_classifier(mixer, **{**sizes, "hidden_size": width}).num_parameters()
 
-    low, high = 0, 1  # count(low) ≤ target < count(high)
-    while count(high) <= target:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if count(middle) <= target else (low, middle)
-    best = min((n for n in (low, high) if n > 0), key=lambda n: abs(count(n) - target))
-    if abs(count(best) - target) > 0.03 * target:
-        raise ValueError(
-            f"no width gives {mixer} {target:,} parameters within 3 %: the nearest, {best * step}, has {count(best):,} "
-            f"(widths are multiples of {step}, to keep heads whole); change num_heads, the depth or the target"
-        )
-    return {**sizes, "hidden_size": best * step}
+    return {**sizes, "hidden_size": matching_width(count, target, step, mixer)}
 
 
 class FlexibleViTForImageClassification(ViTForImageClassification):
