@@ -116,12 +116,12 @@ def _csv(path: Path, smiles: str, targets: tuple[str, ...], problem: str, refuse
     return _described(read(files["train"]), validation, read(files["test"]), problem, atoms=True)
 
 
-def _whole(store: GraphStore, problem: str) -> GraphData:
+def _whole(store: GraphStore, problem: str, atoms: bool = True) -> GraphData:
     """A data set without parts: a fixed fifth is for testing."""
     if len(store) < 2:
         raise ValueError("there is a single graph: too few to keep some for testing")
     test, train = split(store, max(1, len(store) // 5), "test")
-    return _described(train, None, test, problem, atoms=True)
+    return _described(train, None, test, problem, atoms)
 
 
 # PyG
@@ -155,7 +155,7 @@ def _pyg(name: str) -> GraphData:
         raise ValueError(f"PyG has no data set of the name {kind!r}; see torch_geometric.datasets")
     build = getattr(datasets, kind)
     options: dict[str, Any] = {"name": which} if which else {}
-    accepted = inspect.signature(build.__init__).parameters
+    accepted = inspect.signature(build).parameters
     if "root" in accepted:
         options["root"] = str(Path("~/.cache/chimera/pyg").expanduser() / name)
     try:
@@ -170,10 +170,8 @@ def _pyg(name: str) -> GraphData:
         ) from error
     if len(whole) == 1 and hasattr(whole[0], "train_mask"):
         return _of_masks(whole[0])
-    graphs = [_of_data(d) for d in whole]
-    store = GraphStore.of(graphs)
-    test, train = split(store, max(1, len(store) // 5), "test")
-    return _described(train, None, test, _problem(store))
+    store = GraphStore.of(map(_of_data, whole))
+    return _whole(store, _problem(store), atoms=False)
 
 
 def _of_parts(parts: list[list[Graph]]) -> GraphData:

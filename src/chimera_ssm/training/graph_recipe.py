@@ -54,6 +54,7 @@ class GraphRecipe(Recipe):
         from chimera_ssm.models.width import matching_width
 
         task = self.task()
+        task.graphs  # noqa: B018  read before: not on the meta device
 
         def count(width: int) -> int:
             with torch.device("meta"):
