@@ -28,8 +28,9 @@ _HOMES = {
         "select_solver", "solve",
     ),
     "nn": (
-        "Block", "Chimera", "ChimeraConv", "DropPath", "Hyena", "Kind", "MixerState", "NeighbourConv", "OnDAG", "OnGraph",
-        "OnGrid", "OnLine", "OnTwoLines", "OnUndirectedLine", "S4", "WindowConv", "influence", "mark_undecayed",
+        "Block", "Chimera", "ChimeraConv", "DropPath", "Hyena", "Kind", "MixerState", "NeighbourConv", "OnDAG",
+        "OnGraph", "OnGrid", "OnLine", "OnTwoLines", "OnUndirectedLine", "S4", "WindowConv", "influence",
+        "mark_undecayed",
     ),
     "models": (
         "ChimeraForGraphs", "ChimeraForImageClassification", "ChimeraGraphConfig", "ChimeraGraphModel",

@@ -122,7 +122,9 @@ def test_a_store_goes_where_it_can_be_written(tmp_path, monkeypatch):
 def test_plans_of_dense_graphs_are_left_out(tmp_path):
     full = np.stack(np.nonzero(1 - np.eye(50, dtype=int)))
     ring = np.stack([np.arange(9), (np.arange(9) + 1) % 9])
-    graphs = [Graph(np.zeros((n, 1)), e, None, np.zeros((1, 1))) for n, e in ((9, ring), (50, full), (9, ring[::-1].copy()))]
+    graphs = [
+        Graph(np.zeros((n, 1)), e, None, np.zeros((1, 1))) for n, e in ((9, ring), (50, full), (9, ring[::-1].copy()))
+    ]
     store = GraphStore.of(graphs)
     assert store.arrays["pairs"].tolist()[1] == -1
     store.save(tmp_path / "graphs.npz")
@@ -185,7 +187,11 @@ def test_unreadable_molecules_are_told_of_and_skipped_or_refused(tmp_path, capsy
         ("smiles,y\nC,1\n", {"targets": ("y", "w")}, "has no column 'w'"),
         ("smiles,y\nC,high\nCC,1\n", {}, "line 2: labels must be numbers, found 'high'"),
         ("smiles,y\nC,\nCC,\nCCC,\n", {}, "a target has no label in the training part"),
-        ("smiles,y\nC,\nCC,1\n", {"problem": "single_label_classification"}, "line 2: a class must be one whole number"),
+        (
+            "smiles,y\nC,\nCC,1\n",
+            {"problem": "single_label_classification"},
+            "line 2: a class must be one whole number",
+        ),
         ("smiles,y\nC,1\n", {}, "a single graph: too few"),
         ("smiles,y\nX,1\nY!,2\n", {"refuse": False}, "none of the 2 molecules .* can be read"),
     ],
@@ -200,7 +206,7 @@ def test_data_that_is_not_there(tmp_path):
         load_graphs("ncj")
     with pytest.raises(ValueError, match=r"looked at for train.csv and test.csv"):
         load_graphs(str(tmp_path))
-    with pytest.raises(ValueError, match="PyG has no data set of the name 'Nothing'"):
+    with pytest.raises(ValueError, match=r"PyG has no data set of the name 'Nothing'"):
         load_graphs("pyg:Nothing")
 
 
@@ -267,7 +273,7 @@ def test_a_damaged_split_and_missing_files(tmp_path):
     with pytest.raises(ValueError, match="is not a split"):
         load_graphs(folder)
     path.unlink()
-    with pytest.raises(ValueError, match="splits_random_stratified_peptide.pickle is not there"):
+    with pytest.raises(ValueError, match=r"splits_random_stratified_peptide.pickle is not there"):
         load_graphs(folder)
 
 

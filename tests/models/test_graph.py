@@ -230,7 +230,7 @@ def test_positions():
     inputs, positions = molecules(), torch.randn(11, 4)
     found = model(*inputs, positions=positions).logits
     assert not torch.allclose(found, model(*inputs, positions=-positions).logits)
-    with pytest.raises(ValueError, match="positions go with a model with position_features, found 4 .* no positions"):
+    with pytest.raises(ValueError, match=r"positions go with a model with position_features, found 4 .* no positions"):
         model(*inputs)
 
 

@@ -6,7 +6,11 @@ import torch
 import chimera_ssm as chimera
 from chimera_ssm.nn import wiring
 
-KINDS = {"exact": {}, "neumann": {"solver": chimera.Neumann(6)}, "wide": {"out_channels": 12, "expand": 2, "gate": True}}
+KINDS = {
+    "exact": {},
+    "neumann": {"solver": chimera.Neumann(6)},
+    "wide": {"out_channels": 12, "expand": 2, "gate": True},
+}
 
 
 def random_graph(nodes, edges, seed, undirected=True):
@@ -16,7 +20,7 @@ def random_graph(nodes, edges, seed, undirected=True):
 
 
 def many(seed=0):
-    """Graphs of awkward kinds in one batch: one node, no edges, self-loops, duplicates, isolated nodes, an empty graph."""
+    """Awkward graphs in one batch: one node, no edges, no nodes, self-loops, duplicates, isolated nodes."""
     graphs = [
         (1, torch.empty(2, 0, dtype=torch.long)),
         (5, random_graph(5, 6, seed)),

@@ -82,8 +82,8 @@ def load_graphs(
         found = _csv(path, smiles, tuple(targets), problem, refuse)
     else:
         raise ValueError(
-            f"there is no data set, file or folder {data!r}; data is nci, {', '.join(LRGB)}, a csv file of molecules, a "
-            f"folder with train.csv and test.csv or with the peptides' original files, or pyg:Class/name"
+            f"there is no data set, file or folder {data!r}; data is nci, {', '.join(LRGB)}, a csv file of molecules, "
+            f"a folder with train.csv and test.csv or with the peptides' original files, or pyg:Class/name"
         )
     for part in (found.train, found.validation, found.test):
         if part is not None:
@@ -143,7 +143,7 @@ def _lrgb(name: str) -> GraphData:
     molecular = name.startswith("peptides")
     problem = {"peptides-func": LABELS, "peptides-struct": REGRESSION}.get(name, CLASSES)
     stores = [GraphStore.of(map(_of_data, part)) for part in parts]
-    return _described(*stores, problem, atoms=molecular, standardise=False)
+    return _described(stores[0], stores[1], stores[2], problem, atoms=molecular, standardise=False)
 
 
 def _pyg(name: str) -> GraphData:
@@ -176,7 +176,7 @@ def _pyg(name: str) -> GraphData:
 
 def _of_parts(parts: list[list[Graph]]) -> GraphData:
     stores = [GraphStore.of(part) for part in parts]
-    return _described(*stores, _problem(stores[0]))
+    return _described(stores[0], stores[1], stores[2], _problem(stores[0]))
 
 
 def _of_masks(data: Any) -> GraphData:
@@ -186,7 +186,7 @@ def _of_masks(data: Any) -> GraphData:
     for mask in (data.train_mask, data.val_mask, data.test_mask):
         known = (mask if mask.dim() == 1 else mask[:, 0]).numpy()
         stores.append(GraphStore.of([graph._replace(y=np.where(known, graph.y, -1))]))
-    return _described(*stores, CLASSES)
+    return _described(stores[0], stores[1], stores[2], CLASSES)
 
 
 def _of_data(data: Any) -> Graph:

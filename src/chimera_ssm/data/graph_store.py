@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -110,7 +111,6 @@ class GraphStore(Samples):
         single = y.ndim == 1 and np.issubdtype(y.dtype, np.integer) and len(y) == len(self)
         return torch.from_numpy(y.astype(np.int64)) if single else None
 
-
     @property
     def notes(self) -> list[str]:
         """What there was to say when the graphs were read."""
@@ -120,7 +120,7 @@ class GraphStore(Samples):
         """Write to a file, whole or not at all."""
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f"{path.stem}.{os.getpid()}.tmp.npz")
-        np.savez_compressed(draft, **self.arrays)
+        _write(draft, self.arrays)
         draft.replace(path)
 
     @classmethod
@@ -204,13 +204,13 @@ def keep_plans(graphs: Iterable[Any], path: str | Path) -> None:
     if path.exists():
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-        if np.array_equal(arrays.get("key"), key):
+        if "key" in arrays and np.array_equal(arrays["key"], key):
             nodes, pairs = begins(arrays["nodes"]), begins(arrays["pairs"])
             for index, topology in enumerate(topologies):
                 if (known := unpack_plan(arrays, nodes, pairs, index)) is not None:
                     topology.adopt_plan(known)
             return
-    np.savez_compressed(path, key=key, **pack_plans(topologies))
+    _write(path, {"key": key, **pack_plans(topologies)})
 
 
 # Positions
@@ -253,11 +253,13 @@ def kept(name: str, folder: Path | None, source: bytes, make: Callable[[], Graph
             except (ValueError, KeyError, OSError, zipfile.BadZipFile):
                 path.unlink()  # damaged; it is made again
     store = make()
-    try:
+    with suppress(OSError):  # a full or read-only disk: the graphs are there all the same
         store.save(places[0])
-    except OSError:
-        pass  # a full or read-only disk: the graphs are there all the same
     return store
+
+
+def _write(path: Path, arrays: dict[str, Array]) -> None:
+    np.savez_compressed(path, **arrays)  # ty: ignore[invalid-argument-type]
 
 
 def _tensor(array: Array) -> Tensor:

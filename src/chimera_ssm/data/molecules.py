@@ -153,7 +153,7 @@ def csv_store(path: Path, smiles: str, targets: Sequence[str], classes: bool, re
 
 
 def nci() -> GraphStore:
-    """rdkit's first 5,000 molecules of the NCI, with their polar surface area in Å²."""
+    """Rdkit's first 5,000 molecules of the NCI, with their polar surface area in Å²."""
     from rdkit import RDConfig
 
     path = Path(RDConfig.RDDataDir) / "NCI" / "first_5k.tpsa.csv"
@@ -206,7 +206,7 @@ def _structure_rows(path: Path) -> Iterator[Row]:
 
 
 def read_split(path: Path) -> dict[str, Array]:
-    """Indices of the parts train, val and test, of a pickled dictionary of lists or arrays. Nothing else is unpickled."""
+    """Indices of train, val and test, of a pickled dictionary of lists or arrays; nothing else is unpickled."""
     try:
         with path.open("rb") as file:
             split = _PlainUnpickler(file).load()

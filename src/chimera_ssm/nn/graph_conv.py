@@ -15,8 +15,8 @@ class ChimeraConv(nn.Module):
 
         y = (L ⊙ C B̄ᵀ) V,        L = (I − A)⁻¹
 
-    with A on the edges given: each node hears from every node that has a path to it, exactly. Duplicate edges are merged,
-    their features averaged; self-loops, isolated nodes and graphs without edges are as good as any.
+    with A on the edges given: each node hears from every node that has a path to it, exactly. Duplicate edges are
+    merged, their features averaged; self-loops, isolated nodes and graphs without edges are as good as any.
 
     Args:
         in_channels: features of a node.

@@ -56,8 +56,8 @@ def wire(edge_index: Tensor, num_nodes: int, batch: Tensor | None = None) -> Wir
     """
     if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
         raise TopologyError(
-            f"edge_index must be a tensor [2, E], found {type(edge_index).__name__}; sparse matrices are converted with "
-            "torch_geometric.utils.to_edge_index"
+            f"edge_index must be a tensor [2, E], found {type(edge_index).__name__}; sparse matrices are converted "
+            "with torch_geometric.utils.to_edge_index"
         )
     if edge_index.dim() != 2 or edge_index.shape[0] != 2:
         raise TopologyError(f"edge_index must have shape [2, E], found {list(edge_index.shape)}")
@@ -119,8 +119,8 @@ def _check(source: Array, target: Array, part: Array) -> None:
     if across.size:
         e = across[0]
         raise TopologyError(
-            f"edge {e} ({source[e]} → {target[e]}) leads from graph {part[source[e]]} to graph {part[target[e]]} of the "
-            "batch; correct batch, or leave it out to treat all nodes as one graph"
+            f"edge {e} ({source[e]} → {target[e]}) leads from graph {part[source[e]]} to graph {part[target[e]]} of "
+            "the batch; correct batch, or leave it out to treat all nodes as one graph"
         )
 
 

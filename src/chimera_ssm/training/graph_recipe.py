@@ -12,8 +12,6 @@ from chimera_ssm.training.settings import setting
 if TYPE_CHECKING:
     from chimera_ssm.training.graph_task import GraphTask
 
-Problem = Literal["regression", "single_label_classification", "multi_label_classification"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class GraphRecipe(Recipe):
@@ -28,7 +26,9 @@ class GraphRecipe(Recipe):
     part: Literal["test", "validation"] = setting("test", "the data set's own part to evaluate on", at_eval=True)
     smiles: str = setting("smiles", "csv: the column of molecules", at_eval=True)
     targets: str = setting("y", "csv: columns of labels, with commas between", at_eval=True)
-    problem: Problem = setting("regression", "csv: what the labels are")
+    problem: Literal["regression", "single_label_classification", "multi_label_classification"] = setting(
+        "regression", "csv: what the labels are"
+    )
     bad_smiles: Literal["refuse", "skip"] = setting("refuse", "csv: what to do with unreadable molecules", at_eval=True)
     position_features: int = setting(0, "eigenvectors of the Laplacian given to the model", least=0)
 

@@ -44,12 +44,12 @@ class GraphTask(Task):
         return load_graphs(r.data, r.smiles, targets, r.problem, r.bad_smiles == "refuse", r.position_features)
 
     @property
-    def monitor(self) -> str:  # ty: ignore[invalid-method-override]
+    def monitor(self) -> str:  # ty: ignore[incompatible-property-override]
         """The benchmark's metric for this kind of labels."""
         return {LABELS: "ap", CLASSES: "f1"}.get(self.graphs.problem_type, "mae")
 
     @property
-    def larger_is_better(self) -> bool:  # ty: ignore[invalid-method-override]
+    def larger_is_better(self) -> bool:  # ty: ignore[incompatible-property-override]
         """Errors are better when small."""
         return self.monitor != "mae"
 

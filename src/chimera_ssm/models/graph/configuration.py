@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from transformers import PreTrainedConfig
 
@@ -52,7 +52,9 @@ class ChimeraGraphConfig(PreTrainedConfig):
     edge_features: int | list[int] | tuple[int, ...] | None = BOND
     position_features: int = 0
     level: str = "graph"
-    problem_type: str = "multi_label_classification"
+    problem_type: Literal["regression", "single_label_classification", "multi_label_classification"] | None = (
+        "multi_label_classification"
+    )
     label_mean: list[float] | None = None
     label_std: list[float] | None = None
     hidden_size: int = 64

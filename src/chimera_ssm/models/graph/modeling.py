@@ -223,5 +223,7 @@ def _means(nodes: Tensor, batch: Tensor | None, batch_size: int | None) -> Tenso
 
 def _fields(data: Any) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     if not hasattr(data, "edge_index"):
-        raise ValueError(f"edge_index is missing: expected x and edge_index, or PyG's Data, found {type(data).__name__}")
+        raise ValueError(
+            f"edge_index is missing: expected x and edge_index, or PyG's Data, found {type(data).__name__}"
+        )
     return data.x, data.edge_index, data.edge_attr, getattr(data, "batch", None)

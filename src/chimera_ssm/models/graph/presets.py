@@ -1,4 +1,4 @@
-"""Named graph models, as settings of `ChimeraGraphConfig`. The first four are the paper's, each under 500k parameters."""
+"""Named graph models, as settings of `ChimeraGraphConfig`; the first four are the paper's, under 500k parameters."""
 
 from chimera_ssm.models.graph.configuration import ATOM, BOND
 
