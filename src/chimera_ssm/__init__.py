@@ -28,14 +28,14 @@ _HOMES = {
         "select_solver", "solve",
     ),
     "nn": (
-        "Block", "Chimera", "DropPath", "Hyena", "Kind", "MixerState", "NeighbourConv", "OnDAG", "OnGraph", "OnGrid",
-        "OnLine", "OnTwoLines", "OnUndirectedLine", "S4", "WindowConv", "influence",
+        "Block", "Chimera", "ChimeraConv", "DropPath", "Hyena", "Kind", "MixerState", "NeighbourConv", "OnDAG",
+        "OnGraph", "OnGrid", "OnLine", "OnTwoLines", "OnUndirectedLine", "S4", "WindowConv", "influence",
         "mark_undecayed",
     ),
     "models": (
-        "ChimeraForImageClassification", "ChimeraForMaskedLM", "ChimeraForQuestionAnswering",
-        "ChimeraForSequenceClassification", "ChimeraForTokenClassification", "ChimeraImageConfig", "ChimeraImageModel",
-        "ChimeraImageProcessor", "ChimeraTextConfig", "ChimeraTextModel",
+        "ChimeraForGraphs", "ChimeraForImageClassification", "ChimeraForMaskedLM", "ChimeraForQuestionAnswering",
+        "ChimeraForSequenceClassification", "ChimeraForTokenClassification", "ChimeraGraphConfig", "ChimeraGraphModel",
+        "ChimeraImageConfig", "ChimeraImageModel", "ChimeraImageProcessor", "ChimeraTextConfig", "ChimeraTextModel",
         "create_model", "image_classifier", "list_models", "match_parameters", "match_text_parameters", "text_model",
     ),
 }  # fmt: skip

@@ -8,6 +8,7 @@ class TopologyError(ValueError):
 
 
 _EXTRA_OF = {
+    **dict.fromkeys(("torch_geometric", "rdkit", "ogb"), "graph"),
     **dict.fromkeys(("transformers", "tokenizers", "datasets", "safetensors"), "hf"),
     **dict.fromkeys(("lightning", "torchmetrics", "tensorboard", "rich", "matplotlib", "yaml"), "train"),
     **dict.fromkeys(("PIL", "sklearn", "kornia"), "image"),

@@ -11,6 +11,7 @@ from transformers import (
     AutoModelForTokenClassification,
 )
 
+from chimera_ssm.models.graph import ChimeraForGraphs, ChimeraGraphConfig, ChimeraGraphModel
 from chimera_ssm.models.image import (
     ChimeraForImageClassification,
     ChimeraImageConfig,
@@ -35,6 +36,8 @@ AutoConfig.register(ChimeraImageConfig.model_type, ChimeraImageConfig)
 AutoModel.register(ChimeraImageConfig, ChimeraImageModel)
 AutoModelForImageClassification.register(ChimeraImageConfig, ChimeraForImageClassification)
 AutoImageProcessor.register(ChimeraImageConfig, image_processor_classes={"pil": ChimeraImageProcessor})
+AutoConfig.register(ChimeraGraphConfig.model_type, ChimeraGraphConfig)
+AutoModel.register(ChimeraGraphConfig, ChimeraGraphModel)
 
 AutoConfig.register(ChimeraTextConfig.model_type, ChimeraTextConfig)
 AutoModel.register(ChimeraTextConfig, ChimeraTextModel)
@@ -44,11 +47,14 @@ AutoModelForTokenClassification.register(ChimeraTextConfig, ChimeraForTokenClass
 AutoModelForQuestionAnswering.register(ChimeraTextConfig, ChimeraForQuestionAnswering)
 
 __all__ = [
+    "ChimeraForGraphs",
     "ChimeraForImageClassification",
     "ChimeraForMaskedLM",
     "ChimeraForQuestionAnswering",
     "ChimeraForSequenceClassification",
     "ChimeraForTokenClassification",
+    "ChimeraGraphConfig",
+    "ChimeraGraphModel",
     "ChimeraImageConfig",
     "ChimeraImageModel",
     "ChimeraImageProcessor",

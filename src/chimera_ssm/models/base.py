@@ -30,21 +30,21 @@ class ChimeraPreTrainedModel(PreTrainedModel):
         """Draw the parameters that a module holds itself, except those that came from a checkpoint."""
         loaded = [p for p in module.parameters(recurse=False) if getattr(p, "_is_hf_initialized", False)]
         values = [p.detach().clone() for p in loaded]
-        _draw(module, self.config.initializer_range)
+        self._draw(module)
         with torch.no_grad():
             for parameter, value in zip(loaded, values, strict=True):
                 parameter.copy_(value)
 
-
-def _draw(module: nn.Module, std: float) -> None:
-    """Projections and embeddings truncated normal, biases 0, norms 1; mixers and their parts know their own."""
-    if isinstance(module, (nn.Linear, nn.Conv2d)):
-        nn.init.trunc_normal_(module.weight, std=std)
-        if module.bias is not None:
-            nn.init.zeros_(module.bias)
-    elif isinstance(module, nn.Embedding):
-        nn.init.trunc_normal_(module.weight, std=std)
-    elif isinstance(module, (nn.RMSNorm, nn.LayerNorm, LocalConv, HyenaFilter)):
-        module.reset_parameters()
-    elif isinstance(module, (Chimera, S4, Hyena)):
-        module.reset_own_parameters()
+    def _draw(self, module: nn.Module) -> None:
+        """Projections and embeddings truncated normal, biases 0, norms 1; mixers and their parts know their own."""
+        std = self.config.initializer_range
+        if isinstance(module, (nn.Linear, nn.Conv2d)):
+            nn.init.trunc_normal_(module.weight, std=std)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.Embedding):
+            nn.init.trunc_normal_(module.weight, std=std)
+        elif isinstance(module, (nn.RMSNorm, nn.LayerNorm, LocalConv, HyenaFilter)):
+            module.reset_parameters()
+        elif isinstance(module, (Chimera, S4, Hyena)):
+            module.reset_own_parameters()

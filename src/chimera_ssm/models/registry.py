@@ -10,6 +10,8 @@ from typing import Any
 from torch import nn
 from transformers import BertForMaskedLM
 
+from chimera_ssm.models.graph import ChimeraForGraphs
+from chimera_ssm.models.graph.presets import PRESETS as GRAPH_PRESETS
 from chimera_ssm.models.image import ChimeraForImageClassification
 from chimera_ssm.models.image.presets import PRESETS as IMAGE_PRESETS
 from chimera_ssm.models.text import ChimeraForMaskedLM
@@ -23,6 +25,7 @@ PRESETS: dict[str, tuple[Any, dict[str, Any]]] = {
         (ChimeraForImageClassification, IMAGE_PRESETS),
         (ChimeraForMaskedLM, TEXT_PRESETS),
         (BertForMaskedLM, BERT_PRESETS),
+        (ChimeraForGraphs, GRAPH_PRESETS),
     )
     for name, settings in presets.items()
 }

@@ -1,4 +1,4 @@
-"""Widths that give models equal numbers of parameters."""
+"""Models of equal size: the width that gives a number of parameters."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from math import gcd
 from typing import Any
 
 
-def width_with(target: int, what: str, count: Callable[[int], int], step: int) -> int:
-    """The width that gives a model ``target`` parameters, within 3 %.
+def matching_width(count: Callable[[int], int], target: int, step: int, what: str) -> int:
+    """The width with which a model has ``target`` parameters, within 3 %.
 
     Args:
+        count: parameters of the model with a width; grows with it.
         target: number of parameters.
-        what: the model, in messages.
-        count: parameters of the model of a width; rises with it.
         step: widths are multiples of this.
+        what: the model, for messages.
     """
     low, high = 0, 1  # count(low · step) ≤ target < count(high · step)
     while count(high * step) <= target:

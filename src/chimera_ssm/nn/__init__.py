@@ -3,6 +3,7 @@
 from chimera_ssm.nn.block import Block, DropPath
 from chimera_ssm.nn.conv import NeighbourConv, WindowConv
 from chimera_ssm.nn.decay import mark_undecayed
+from chimera_ssm.nn.graph_conv import ChimeraConv
 from chimera_ssm.nn.hyena import Hyena
 from chimera_ssm.nn.influence import influence
 from chimera_ssm.nn.kinds import Kind, OnDAG, OnGraph, OnGrid, OnLine, OnTwoLines, OnUndirectedLine
@@ -13,6 +14,7 @@ __all__ = [
     "S4",
     "Block",
     "Chimera",
+    "ChimeraConv",
     "DropPath",
     "Hyena",
     "Kind",

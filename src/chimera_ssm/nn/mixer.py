@@ -251,7 +251,8 @@ class Chimera(nn.Module):
     def _edge_steps(self, edge_attr: Tensor | None, batch: int) -> Tensor | None:
         if self.edge_proj is None or self.edge_bias is None or edge_attr is None:
             return None
-        steps = self.edge_proj(edge_attr.reshape(-1, *edge_attr.shape[-2:])).mT
+        lead = math.prod(edge_attr.shape[:-2])  # −1 would be ambiguous where there are no edges
+        steps = self.edge_proj(edge_attr.reshape(lead, *edge_attr.shape[-2:])).mT
         steps = F.softplus(steps.to(_at_least_float32(steps)) + self.edge_bias.unsqueeze(-1))
         return steps.expand(batch, -1, -1)
 

@@ -22,6 +22,8 @@ _FILES = (
     "text_wikitext2",
     "text_c4",
     "text_glue",
+    "graph_nci",
+    "graph_lrgb",
 )
 
 

@@ -302,6 +302,12 @@ class Topology:
             raise TooMuchFill(known)
         return known
 
+    def adopt_plan(self, plan: EliminationPlan) -> None:
+        """Take over a plan that `elimination_plan` found for the same topology before, kept in a file since."""
+        if plan.order.size != self.num_nodes:
+            raise TopologyError(f"the plan is one of {plan.order.size} nodes, and {self!r} has {self.num_nodes}")
+        self.__dict__["_elimination"] = plan
+
     @cached_property
     def factor_plan(self) -> FactorPlan:
         """Schedule of the sparse LU that `elimination_plan` found."""

@@ -17,6 +17,7 @@ _KINDS = {
     "image": "chimera_ssm.training.image_recipe:ImageRecipe",
     "text": "chimera_ssm.training.text_recipe:TextRecipe",
     "glue": "chimera_ssm.training.glue_recipe:GlueRecipe",
+    "graph": "chimera_ssm.training.graph_recipe:GraphRecipe",
 }
 
 

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, ViTConfig, ViTForImageClassification
 
 from chimera_ssm.models.image.configuration import CHOICES, ChimeraImageConfig
 from chimera_ssm.models.image.modeling import ChimeraForImageClassification
-from chimera_ssm.models.width import chimera_step, width_with
+from chimera_ssm.models.width import chimera_step, matching_width
 from chimera_ssm.nn import DropPath, mark_undecayed
 
 MIXERS = (*CHOICES["mixer"], "vit")
@@ -47,7 +47,7 @@ def match_parameters(mixer: str, target: int, **sizes: Any) -> dict[str, Any]:
         with torch.device("meta"):
             return image_classifier(mixer, **{**sizes, "hidden_size": width}).num_parameters()
 
-    return {**sizes, "hidden_size": width_with(target, mixer, count, step)}
+    return {**sizes, "hidden_size": matching_width(count, target, step, mixer)}
 
 
 class FlexibleViTForImageClassification(ViTForImageClassification):

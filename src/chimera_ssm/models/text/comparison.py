@@ -9,7 +9,7 @@ from transformers import BertConfig, BertForMaskedLM, FNetConfig, FNetForMaskedL
 
 from chimera_ssm.models.text.configuration import CHOICES, ChimeraTextConfig
 from chimera_ssm.models.text.heads import ChimeraForMaskedLM
-from chimera_ssm.models.width import chimera_step, width_with
+from chimera_ssm.models.width import chimera_step, matching_width
 
 MIXERS = (*CHOICES["mixer"], "bert", "fnet")
 
@@ -48,7 +48,7 @@ def match_text_parameters(mixer: str, target: int, **sizes: Any) -> dict[str, An
         with torch.device("meta"):
             return text_model(mixer, **{**sizes, "hidden_size": width}).num_parameters()
 
-    return {**sizes, "hidden_size": width_with(target, mixer, count, step)}
+    return {**sizes, "hidden_size": matching_width(count, target, step, mixer)}
 
 
 #: Widths of BERT are multiples of this, so that there are two heads at least.

@@ -1,0 +1,266 @@
+"""Labelled graphs: rdkit's molecules, the Long Range Graph Benchmark, csv files of molecules, data sets of PyG."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from chimera_ssm.data import molecules
+from chimera_ssm.data.graph_store import Graph, GraphStore
+from chimera_ssm.data.samples import Part, Samples, split
+
+Array = np.ndarray
+
+LRGB = "peptides-func", "peptides-struct", "pascalvoc-sp", "coco-sp"
+
+REGRESSION, CLASSES, LABELS = "regression", "single_label_classification", "multi_label_classification"
+
+
+class GraphData(NamedTuple):
+    """A data set of graphs, and what a model must know of it.
+
+    Attributes:
+        train: to learn from.
+        validation: to choose by; ``None`` where the data set has no such part.
+        test: to be judged on.
+        node_features: number of real features, or values of each integer feature.
+        edge_features: the same for edges, ``None`` where they have none.
+        level: ``"graph"`` or ``"node"``: what has labels.
+        problem_type: as in `transformers`.
+        num_labels: classes, or targets.
+        label_mean: of a regression's targets in the training part.
+        label_std: the same.
+    """
+
+    train: Samples
+    validation: Samples | None
+    test: Samples
+    node_features: int | list[int]
+    edge_features: int | list[int] | None
+    level: str
+    problem_type: str
+    num_labels: int
+    label_mean: list[float] | None = None
+    label_std: list[float] | None = None
+
+
+def load_graphs(
+    data: str,
+    smiles: str = "smiles",
+    targets: Sequence[str] = ("y",),
+    problem: str = REGRESSION,
+    refuse: bool = True,
+    positions: int = 0,
+) -> GraphData:
+    """The data set of a name, or in a file or folder.
+
+    Args:
+        data: ``nci``; a name of the Long Range Graph Benchmark; a folder with the peptides' original files; a csv file
+            of molecules, or a folder with train.csv and test.csv, and val.csv or not; or ``pyg:Class``,
+            ``pyg:Class/name``, a data set of PyG.
+        smiles: csv: name of the column of molecules.
+        targets: csv: names of the columns of labels.
+        problem: csv: what the labels are, see `GraphData`.
+        refuse: csv: whether a molecule that cannot be read is an error; it is skipped and told of otherwise.
+        positions: eigenvectors of the Laplacian that each sample comes with.
+    """
+    path = Path(data).expanduser()
+    if data == "nci":
+        found = _whole(molecules.nci(), REGRESSION)
+    elif data.startswith("pyg:"):
+        found = _pyg(data.removeprefix("pyg:"))
+    elif data in LRGB and not path.is_dir():
+        found = _lrgb(data)
+    elif path.is_dir() and any((path / files[0]).exists() for files in (_FUNCTION, _STRUCTURE)):
+        found = _peptides(path, structure=not (path / _FUNCTION[0]).exists())
+    elif path.exists():
+        found = _csv(path, smiles, tuple(targets), problem, refuse)
+    else:
+        raise ValueError(
+            f"there is no data set, file or folder {data!r}; data is nci, {', '.join(LRGB)}, a csv file of molecules, "
+            f"a folder with train.csv and test.csv or with the peptides' original files, or pyg:Class/name"
+        )
+    for part in (found.train, found.validation, found.test):
+        if part is not None:
+            _store(part).positions = positions
+    return found
+
+
+_FUNCTION, _STRUCTURE = molecules.FUNCTION_FILES, molecules.STRUCTURE_FILES
+
+
+# Molecules
+
+
+def _peptides(folder: Path, structure: bool) -> GraphData:
+    store, parts = molecules.peptides(folder, structure)
+    train, validation, test = (Part(store, torch.from_numpy(parts[name]).long()) for name in ("train", "val", "test"))
+    return _described(train, validation, test, REGRESSION if structure else LABELS, atoms=True, standardise=False)
+
+
+def _csv(path: Path, smiles: str, targets: tuple[str, ...], problem: str, refuse: bool) -> GraphData:
+    def read(file: Path) -> GraphStore:
+        return molecules.csv_store(file, smiles, targets, problem == CLASSES, refuse)
+
+    if path.is_file():
+        return _whole(read(path), problem)
+    files = {name: path / f"{name}.csv" for name in ("train", "val", "test")}
+    if not files["train"].is_file() or not files["test"].is_file():
+        raise ValueError(f"{path} was looked at for train.csv and test.csv, or for the peptides' original files")
+    validation = read(files["val"]) if files["val"].is_file() else None
+    return _described(read(files["train"]), validation, read(files["test"]), problem, atoms=True)
+
+
+def _whole(store: GraphStore, problem: str, atoms: bool = True) -> GraphData:
+    """A data set without parts: a fixed fifth is for testing."""
+    if len(store) < 2:
+        raise ValueError("there is a single graph: too few to keep some for testing")
+    test, train = split(store, max(1, len(store) // 5), "test")
+    return _described(train, None, test, problem, atoms)
+
+
+# PyG
+
+
+def _lrgb(name: str) -> GraphData:
+    from torch_geometric.datasets import LRGBDataset
+
+    root = str(Path("~/.cache/chimera/lrgb").expanduser())
+    try:
+        parts = [LRGBDataset(root, name, split=part) for part in ("train", "val", "test")]
+    except Exception as error:  # network and files: of many kinds
+        files = " and ".join(_STRUCTURE if name.endswith("struct") else _FUNCTION)
+        hint = f"; or name a folder with {files} with --data FOLDER" if name.startswith("peptides") else ""
+        raise ValueError(
+            f"{name} was looked for in {root} and could not be downloaded ({type(error).__name__}); put PyG's files of "
+            f"LRGBDataset there{hint}"
+        ) from error
+    molecular = name.startswith("peptides")
+    problem = {"peptides-func": LABELS, "peptides-struct": REGRESSION}.get(name, CLASSES)
+    stores = [GraphStore.of(map(_of_data, part)) for part in parts]
+    return _described(stores[0], stores[1], stores[2], problem, atoms=molecular, standardise=False)
+
+
+def _pyg(name: str) -> GraphData:
+    """Any data set of PyG: with parts of its own, with masks of nodes, or a fixed fifth for testing."""
+    from torch_geometric import datasets
+
+    kind, _, which = name.partition("/")
+    if not hasattr(datasets, kind):
+        raise ValueError(f"PyG has no data set of the name {kind!r}; see torch_geometric.datasets")
+    build = getattr(datasets, kind)
+    options: dict[str, Any] = {"name": which} if which else {}
+    accepted = inspect.signature(build).parameters
+    if "root" in accepted:
+        options["root"] = str(Path("~/.cache/chimera/pyg").expanduser() / name)
+    try:
+        if "split" in accepted and accepted["split"].default == "train":
+            parts = [build(**options, split=part) for part in ("train", "val", "test")]
+            return _of_parts([[_of_data(d) for d in part] for part in parts])
+        whole = list(build(**options))
+    except (OSError, RuntimeError, TypeError) as error:
+        raise ValueError(
+            f"PyG's {name} could not be loaded from {options.get('root', 'memory')}, nor downloaded "
+            f"({type(error).__name__}: {error}); put its files there"
+        ) from error
+    if len(whole) == 1 and hasattr(whole[0], "train_mask"):
+        return _of_masks(whole[0])
+    store = GraphStore.of(map(_of_data, whole))
+    return _whole(store, _problem(store), atoms=False)
+
+
+def _of_parts(parts: list[list[Graph]]) -> GraphData:
+    stores = [GraphStore.of(part) for part in parts]
+    return _described(stores[0], stores[1], stores[2], _problem(stores[0]))
+
+
+def _of_masks(data: Any) -> GraphData:
+    """One graph whose nodes are divided: labels of other parts are hidden."""
+    graph = _of_data(data)
+    stores = []
+    for mask in (data.train_mask, data.val_mask, data.test_mask):
+        known = (mask if mask.dim() == 1 else mask[:, 0]).numpy()
+        stores.append(GraphStore.of([graph._replace(y=np.where(known, graph.y, -1))]))
+    return _described(stores[0], stores[1], stores[2], CLASSES)
+
+
+def _of_data(data: Any) -> Graph:
+    if data.x is None:
+        raise ValueError(f"these graphs have no features of nodes: found {data!r}; add some with a transform of PyG")
+    x, y = data.x.numpy(), data.y.numpy()
+    edge_attr = None if data.edge_attr is None else data.edge_attr.numpy()
+    edge_attr = edge_attr[:, None] if edge_attr is not None and edge_attr.ndim == 1 else edge_attr
+    y = y if len(y) == len(x) or y.ndim > 1 else y.reshape(1, -1) if np.issubdtype(y.dtype, np.floating) else y
+    return Graph(x[:, None] if x.ndim == 1 else x, data.edge_index.numpy(), edge_attr, y)
+
+
+def _problem(store: GraphStore) -> str:
+    """What labels are, by their look: classes if they are whole, several labels if all are 0 or 1."""
+    y = store.arrays["y"]
+    if y.ndim == 1 and np.issubdtype(y.dtype, np.integer):
+        return CLASSES
+    known = y[~np.isnan(y.astype(float))]
+    return LABELS if y.shape[1] > 1 and np.isin(known, (0, 1)).all() else REGRESSION
+
+
+# What a model must know
+
+
+def _described(
+    train: Samples,
+    validation: Samples | None,
+    test: Samples,
+    problem: str,
+    atoms: bool = False,
+    standardise: bool = True,
+) -> GraphData:
+    stores = list({id(s): s for s in (_store(p) for p in (train, validation, test) if p is not None)}.values())
+    y = [store.arrays["y"] for store in stores]
+    by_node = all(np.array_equal(s.arrays["targets"], s.arrays["nodes"]) for s in stores) and y[0].ndim == 1
+    mean = std = None
+    if problem == REGRESSION and standardise:
+        known = _targets(train)
+        if np.isnan(known).all(0).any():
+            raise ValueError("a target has no label in the training part: all are missing")
+        mean, std = np.nanmean(known, 0).tolist(), np.maximum(np.nanstd(known, 0), 1e-6).tolist()
+    return GraphData(
+        train,
+        validation,
+        test,
+        node_features=molecules.feature_values()[0] if atoms else _features([s.arrays["x"] for s in stores]),
+        edge_features=_edge_features(stores, atoms),
+        level="node" if by_node else "graph",
+        problem_type=problem,
+        num_labels=int(max(part.max() for part in y)) + 1 if problem == CLASSES else y[0].shape[1],
+        label_mean=mean,
+        label_std=std,
+    )
+
+
+def _edge_features(stores: list[GraphStore], atoms: bool) -> int | list[int] | None:
+    if "edge_attr" not in stores[0].arrays:
+        return None
+    return molecules.feature_values()[1] if atoms else _features([s.arrays["edge_attr"] for s in stores])
+
+
+def _features(parts: list[Array]) -> int | list[int]:
+    if not np.issubdtype(parts[0].dtype, np.integer):
+        return parts[0].shape[1]
+    return (np.max([part.max(0) for part in parts if len(part)], axis=0) + 1).tolist()
+
+
+def _targets(samples: Samples) -> Array:
+    """Labels of a part that has a row for each graph, ``[n, targets]``."""
+    y = _store(samples).arrays["y"]
+    return y[samples.indices.numpy()] if isinstance(samples, Part) else y
+
+
+def _store(samples: Samples) -> GraphStore:
+    store = samples.whole if isinstance(samples, Part) else samples
+    assert isinstance(store, GraphStore)
+    return store

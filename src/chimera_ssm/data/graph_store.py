@@ -1,0 +1,268 @@
+"""Graphs in memory and on disk: flat arrays, with the elimination order of each graph, planned once."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chimera_ssm.data.samples import Samples
+from chimera_ssm.nn.wiring import Wiring, join, wire
+from chimera_ssm.topology import Topology
+from chimera_ssm.topology.elimination import EliminationPlan, TooMuchFill
+
+Array = np.ndarray
+
+#: Of the files; those of other formats are not looked at.
+_FORMAT = 1
+
+
+class Graph(NamedTuple):
+    """A graph with features: ``x [T, features]``, ``edge_index [2, E]``, ``edge_attr [E, features]``, labels ``y``."""
+
+    x: Array
+    edge_index: Array
+    edge_attr: Array | None
+    y: Array
+
+
+class GraphStore(Samples):
+    """Graphs one after the other in flat arrays; a sample has tensors and a `Wiring`, `collate` joins samples.
+
+    Args:
+        arrays: as `GraphStore.of` makes them, and `save` and `load` keep them.
+        positions: eigenvectors of the Laplacian to add to each sample.
+    """
+
+    def __init__(self, arrays: dict[str, Array], positions: int = 0):
+        self.arrays, self.positions = arrays, positions
+        self.nodes, self.edges, self.targets, self.pairs = (
+            begins(arrays[name]) for name in ("nodes", "edges", "targets", "pairs")
+        )
+        self._wirings: dict[int, Wiring] = {}
+        self._positions: dict[int, Tensor] = {}
+
+    @classmethod
+    def of(cls, graphs: Iterable[Graph], notes: Sequence[str] = ()) -> GraphStore:
+        """Graphs with the order in which to eliminate their nodes, which is found here; and notes to keep with them."""
+        graphs = list(graphs)
+        if not graphs:
+            raise ValueError("there are no graphs in these data")
+        topologies = [wire(torch.from_numpy(g.edge_index), len(g.x)).topology for g in graphs]
+        arrays = {
+            "x": np.concatenate([g.x for g in graphs]),
+            "edge_index": np.concatenate([g.edge_index for g in graphs], axis=1).astype(np.int32),
+            "y": np.concatenate([g.y for g in graphs]),
+            "edges": np.array([g.edge_index.shape[1] for g in graphs]),
+            "targets": np.array([len(g.y) for g in graphs]),
+            "notes": np.array(list(notes), str),
+        }
+        if graphs[0].edge_attr is not None:
+            arrays["edge_attr"] = np.concatenate([g.edge_attr for g in graphs if g.edge_attr is not None])
+        return cls(arrays | pack_plans(topologies))
+
+    def __len__(self) -> int:
+        return len(self.arrays["nodes"])
+
+    def sample(self, index: int) -> dict[str, Any]:
+        nodes, edges = (slice(*ends[index : index + 2].tolist()) for ends in (self.nodes, self.edges))
+        targets = slice(*self.targets[index : index + 2].tolist())
+        edge_attr = self.arrays["edge_attr"][edges] if "edge_attr" in self.arrays else None
+        sample = {
+            "x": _tensor(self.arrays["x"][nodes]),
+            "edge_index": _tensor(self.arrays["edge_index"][:, edges]),
+            "edge_attr": None if edge_attr is None else _tensor(edge_attr),
+            "labels": _tensor(self.arrays["y"][targets]),
+        }
+        if index not in self._wirings:
+            self._wirings[index] = self._wire(index, sample)
+        sample["wiring"] = self._wirings[index]
+        if self.positions:
+            sample["positions"] = self._position(index, sample)
+        return sample
+
+    def _wire(self, index: int, sample: dict[str, Any]) -> Wiring:
+        wiring = wire(sample["edge_index"], len(sample["x"]))
+        if (known := unpack_plan(self.arrays, self.nodes, self.pairs, index)) is not None:
+            wiring.topology.adopt_plan(known)
+        return wiring
+
+    def _position(self, index: int, sample: dict[str, Any]) -> Tensor:
+        if index not in self._positions:
+            self._positions[index] = laplacian(sample["edge_index"], len(sample["x"]), self.positions)
+        sign = torch.randint(2, (self.positions,)) * 2 - 1  # eigenvectors have none of their own
+        return self._positions[index] * sign
+
+    def collate(self, samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """A batch as `ChimeraForGraphs` takes it."""
+        return collate(samples)
+
+    @property
+    def labels(self) -> Tensor | None:
+        y = self.arrays["y"]
+        single = y.ndim == 1 and np.issubdtype(y.dtype, np.integer) and len(y) == len(self)
+        return torch.from_numpy(y.astype(np.int64)) if single else None
+
+    @property
+    def notes(self) -> list[str]:
+        """What there was to say when the graphs were read."""
+        return self.arrays["notes"].tolist()
+
+    def save(self, path: Path) -> None:
+        """Write to a file, whole or not at all."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f"{path.stem}.{os.getpid()}.tmp.npz")
+        _write(draft, self.arrays)
+        draft.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> GraphStore:
+        """Read what `save` wrote; nothing in the file is executed."""
+        with np.load(path, allow_pickle=False) as file:
+            return cls({name: file[name] for name in file.files})
+
+
+def collate(samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Samples as one batch: nodes and edges one after the other, the topology the union of theirs."""
+    sizes = torch.tensor([len(s["x"]) for s in samples])
+    starts = (sizes.cumsum(0) - sizes).tolist()
+    batch: dict[str, Any] = {
+        "x": torch.cat([s["x"] for s in samples]),
+        "edge_index": torch.cat([s["edge_index"] + start for s, start in zip(samples, starts, strict=True)], dim=1),
+        "edge_attr": None,
+        "batch": torch.repeat_interleave(torch.arange(len(samples)), sizes),
+        "labels": torch.cat([s["labels"] for s in samples]),
+        "wiring": join([s["wiring"] for s in samples]),
+        "batch_size": len(samples),
+    }
+    for name in ("edge_attr", "positions"):
+        if samples[0].get(name) is not None:
+            batch[name] = torch.cat([s[name] for s in samples])
+    return batch
+
+
+# Plans
+
+
+def plan(topology: Topology) -> EliminationPlan | None:
+    """The order in which to eliminate a graph's nodes; ``None`` where factors would not be sparse."""
+    try:
+        return topology.elimination_plan(max(topology.num_nodes**2 // 2, 1024))
+    except TooMuchFill:
+        return None
+
+
+def pack_plans(topologies: Sequence[Topology]) -> dict[str, Array]:
+    """Their plans in flat arrays; ``pairs`` is the number of pairs of each, −1 where there is no plan."""
+    plans = [plan(t) for t in topologies]
+    nothing = np.empty(0, np.int64)
+    pieces = {
+        "order": [np.arange(t.num_nodes) if p is None else p.order for t, p in zip(topologies, plans, strict=True)],
+        "early": [nothing if p is None else p.early for p in plans],
+        "late": [nothing if p is None else p.late for p in plans],
+        "level": [np.zeros(t.num_nodes) if p is None else p.level for t, p in zip(topologies, plans, strict=True)],
+    }
+    packed = {name: np.concatenate(arrays).astype(np.int32) for name, arrays in pieces.items()}
+    return packed | {
+        "nodes": np.array([t.num_nodes for t in topologies]),
+        "pairs": np.array([-1 if p is None else p.early.size for p in plans]),
+    }
+
+
+def unpack_plan(arrays: dict[str, Array], nodes: Array, pairs: Array, index: int) -> EliminationPlan | None:
+    """The plan of one graph; ``nodes`` and ``pairs`` say where those of each graph begin."""
+    if arrays["pairs"][index] < 0:
+        return None
+    here, edges = (slice(*ends[index : index + 2].tolist()) for ends in (nodes, pairs))
+    pieces = {"order": here, "early": edges, "late": edges, "level": here}
+    return EliminationPlan(**{name: arrays[name][piece].astype(np.int64) for name, piece in pieces.items()})
+
+
+def begins(sizes: Array) -> Array:
+    """Where each of so many pieces begins, with one more entry for the end; negative sizes are of nothing."""
+    return np.concatenate([[0], np.cumsum(np.maximum(sizes, 0))])
+
+
+def keep_plans(graphs: Iterable[Any], path: str | Path) -> None:
+    """Find the elimination orders of PyG's graphs, or read them from a file; then `ChimeraConv` knows these graphs.
+
+    Args:
+        graphs: ``Data`` objects, or a whole data set of PyG.
+        path: a file ``.npz``; written if it is not there, or not of these graphs.
+    """
+    path = Path(path)
+    topologies = [wire(g.edge_index, g.num_nodes).topology for g in graphs]
+    key = np.frombuffer(blake2b("".join(t.key for t in topologies).encode()).digest(), np.uint8)
+    if path.exists():
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        if "key" in arrays and np.array_equal(arrays["key"], key):
+            nodes, pairs = begins(arrays["nodes"]), begins(arrays["pairs"])
+            for index, topology in enumerate(topologies):
+                if (known := unpack_plan(arrays, nodes, pairs, index)) is not None:
+                    topology.adopt_plan(known)
+            return
+    _write(path, {"key": key, **pack_plans(topologies)})
+
+
+# Positions
+
+
+def laplacian(edge_index: Tensor, num_nodes: int, count: int) -> Tensor:
+    """Eigenvectors of the normalised Laplacian for its smallest eigenvalues but the first, ``[T, count]``.
+
+    Directions are forgotten; zeros stand for eigenvectors that a small graph does not have.
+    """
+    A = np.zeros((num_nodes, num_nodes))
+    source, target = edge_index.numpy()
+    A[source, target] = A[target, source] = 1
+    np.fill_diagonal(A, 0)
+    scale = 1 / np.sqrt(np.maximum(A.sum(0), 1))
+    vectors = np.linalg.eigh(np.eye(num_nodes) - scale[:, None] * A * scale)[1][:, 1 : count + 1]
+    return torch.from_numpy(np.pad(vectors, ((0, 0), (0, count - vectors.shape[1])))).float()
+
+
+# Files
+
+
+def kept(name: str, folder: Path | None, source: bytes, make: Callable[[], GraphStore]) -> GraphStore:
+    """A store from its file, or made and written there: in the data's folder, or in the user's cache.
+
+    Args:
+        name: of the data.
+        folder: where the data are; ``None`` if they came with a package.
+        source: what the graphs are made of; another source has another file.
+        make: makes the store.
+    """
+    digest = blake2b(source, digest_size=8, salt=str(_FORMAT).encode()).hexdigest()
+    cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "chimera" / "graphs"
+    writable = folder is not None and os.access(folder, os.W_OK)
+    places = [place / f"{name}-{digest}.npz" for place in ([folder] if writable and folder else []) + [cache]]
+    for path in places:
+        if path.exists():
+            try:
+                return GraphStore.load(path)
+            except (ValueError, KeyError, OSError, zipfile.BadZipFile):
+                path.unlink()  # damaged; it is made again
+    store = make()
+    with suppress(OSError):  # a full or read-only disk: the graphs are there all the same
+        store.save(places[0])
+    return store
+
+
+def _write(path: Path, arrays: dict[str, Array]) -> None:
+    np.savez_compressed(path, **arrays)  # ty: ignore[invalid-argument-type]
+
+
+def _tensor(array: Array) -> Tensor:
+    """Integers as int64, as PyTorch's indices are; real numbers as float32."""
+    dtype = np.int64 if np.issubdtype(array.dtype, np.integer) else np.float32
+    return torch.from_numpy(array.astype(dtype))

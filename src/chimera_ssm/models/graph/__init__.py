@@ -1,0 +1,6 @@
+"""Graphs: the model, its configuration, and PyG's layers to compare with."""
+
+from chimera_ssm.models.graph.configuration import ChimeraGraphConfig
+from chimera_ssm.models.graph.modeling import ChimeraForGraphs, ChimeraGraphModel, GraphOutput
+
+__all__ = ["ChimeraForGraphs", "ChimeraGraphConfig", "ChimeraGraphModel", "GraphOutput"]

@@ -1,0 +1,229 @@
+"""Graph models: nodes and edges embedded, layers, and a head for graphs or for nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.utils import ModelOutput, can_return_tuple
+
+from chimera_ssm.models.base import ChimeraPreTrainedModel
+from chimera_ssm.models.graph.configuration import ChimeraGraphConfig
+from chimera_ssm.models.graph.layers import Graphs, graph_layer
+from chimera_ssm.models.graph.losses import absolute_error, binary_cross_entropy, weighted_cross_entropy
+from chimera_ssm.nn import Chimera
+from chimera_ssm.nn.conv import LocalConv
+from chimera_ssm.nn.wiring import Wiring, wire
+
+
+@dataclass
+class GraphOutput(ModelOutput):
+    """What a graph model gives.
+
+    Attributes:
+        loss: if there were labels.
+        logits: ``[graphs, num_labels]`` or ``[nodes, num_labels]``; predictions themselves in a regression.
+        last_hidden_state: features of the nodes, ``[nodes, hidden_size]``.
+    """
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+    last_hidden_state: Tensor | None = None
+
+
+class ChimeraGraphPreTrainedModel(ChimeraPreTrainedModel):
+    """What graph models have in common."""
+
+    config_class = ChimeraGraphConfig
+    main_input_name = "x"
+    _no_split_modules = ["ChimeraGraphLayer", "ConvLayer", "GPSLayer"]  # noqa: RUF012
+
+    def _draw(self, module: nn.Module) -> None:
+        """Embeddings normal; all else as the modules draw themselves, PyG's too."""
+        if isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=self.config.initializer_range)
+        elif isinstance(module, Chimera):
+            module.reset_own_parameters()
+        elif isinstance(module, nn.MultiheadAttention):
+            module._reset_parameters()
+        elif isinstance(module, (nn.Linear, nn.LayerNorm, nn.RMSNorm, nn.BatchNorm1d, LocalConv)):
+            module.reset_parameters()
+        elif type(module).__module__ == "torch_geometric.nn.dense.linear":  # none of PyTorch's
+            module.reset_parameters()  # ty: ignore[call-non-callable]
+        elif type(module).__module__.startswith("torch_geometric.nn.conv"):
+            for parameter in module.parameters(recurse=False):
+                nn.init.zeros_(parameter)  # biases; all else is in linear layers
+
+
+class FeatureEncoder(nn.Module):
+    """Features to a vector: a linear map of real ones, a sum of embeddings of integer ones.
+
+    Args:
+        features: number of real features, or for each integer feature the number of its values.
+        dim: size of the vector.
+
+    Shapes: ``[n, features]`` → ``[n, dim]``.
+    """
+
+    def __init__(self, features: int | Sequence[int], dim: int):
+        super().__init__()
+        self.values = None if isinstance(features, int) else tuple(features)
+        self.count = features if isinstance(features, int) else len(features)
+        self.linear = nn.Linear(features, dim) if isinstance(features, int) else None
+        self.embedding = None if isinstance(features, int) else nn.Embedding(sum(features), dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.unsqueeze(1) if x.dim() == 1 else x
+        if x.shape[1:] != (self.count,):
+            raise ValueError(f"expected {self.count} features of each node or edge, found {list(x.shape[1:])}")
+        if self.linear is not None:
+            return self.linear(x.to(self.linear.weight.dtype))
+        assert self.embedding is not None
+        assert self.values is not None
+        values = torch.tensor(self.values, device=x.device)
+        if x.is_floating_point() or (x < 0).any() or (x >= values).any():
+            raise ValueError(
+                f"features must be integers from 0 to below {list(self.values)}, found {x.dtype}"
+                + ("" if x.is_floating_point() or not len(x) else f" from {x.amin(0).tolist()} to {x.amax(0).tolist()}")
+            )
+        return self.embedding(x + values.cumsum(0) - values).sum(1)
+
+
+class ChimeraGraphModel(ChimeraGraphPreTrainedModel):
+    """Features of the nodes of a batch of graphs: encoders, layers, norm."""
+
+    def __init__(self, config: ChimeraGraphConfig):
+        super().__init__(config)
+        width = config.hidden_size
+        self.node_encoder = FeatureEncoder(config.node_features, width)
+        self.edge_encoder = None if config.edge_features is None else FeatureEncoder(config.edge_features, width)
+        self.position_encoder = FeatureEncoder(config.position_features, width) if config.position_features else None
+        self.dropout = nn.Dropout(config.dropout)
+        self.layers = nn.ModuleList(graph_layer(config, depth) for depth in range(config.num_hidden_layers))
+        self.norm = nn.LayerNorm(width)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        x: Any,
+        edge_index: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        batch: Tensor | None = None,
+        positions: Tensor | None = None,
+        wiring: Wiring | None = None,
+        **kwargs: Any,
+    ) -> GraphOutput:
+        """Features of the nodes; arguments as for `ChimeraForGraphs`."""
+        if edge_index is None:
+            x, edge_index, edge_attr, batch = _fields(x)
+        self._check(x, edge_index, edge_attr, positions)
+        edge = None if self.edge_encoder is None else self.edge_encoder(edge_attr)
+        h = self.node_encoder(x)
+        if self.position_encoder is not None:
+            h = h + self.position_encoder(positions)
+        graphs = Graphs(wire(edge_index, len(x), batch) if wiring is None else wiring, edge_index, batch)
+        h = self.dropout(h)
+        for layer in self.layers:
+            h, edge = layer(h, edge, graphs)
+        return GraphOutput(last_hidden_state=self.norm(h))
+
+    def _check(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None, positions: Tensor | None) -> None:
+        if len(x) == 0:
+            raise ValueError("there are no nodes: x has no rows")
+        if (edge_attr is None) != (self.edge_encoder is None) and self.edge_encoder is not None:
+            raise ValueError("this model needs edge_attr, features of edges; found none")
+        if edge_attr is not None and len(edge_attr) != edge_index.shape[1]:
+            raise ValueError(
+                f"edge_attr must have a row for each of the {edge_index.shape[1]} edges, found {len(edge_attr)}"
+            )
+        if (positions is None) != (self.position_encoder is None):
+            raise ValueError(
+                f"positions go with a model with position_features, found {self.config.position_features} of these and "
+                f"{'no positions' if positions is None else 'positions'}"
+            )
+
+
+class ChimeraForGraphs(ChimeraGraphPreTrainedModel):
+    """Predictions for graphs, from the mean of their nodes' features, or for nodes.
+
+    Called as PyG's models are, ``model(x, edge_index, edge_attr, batch)``, or with a ``Data`` or ``Batch`` of PyG.
+
+    Shapes: ``x [T, features]``, ``edge_index [2, E]``, ``edge_attr [E, features]``, ``batch [T]``, ascending →
+    ``logits [B, num_labels]``, or ``[T, num_labels]`` for nodes.
+    """
+
+    def __init__(self, config: ChimeraGraphConfig):
+        super().__init__(config)
+        self.chimera = ChimeraGraphModel(config)
+        width, labels = config.hidden_size, config.num_labels
+        self.head = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, labels))  # ty: ignore[invalid-argument-type]
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        x: Any,
+        edge_index: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        batch: Tensor | None = None,
+        labels: Tensor | None = None,
+        positions: Tensor | None = None,
+        wiring: Wiring | None = None,
+        batch_size: int | None = None,
+        **kwargs: Any,
+    ) -> GraphOutput:
+        """Predictions, and the loss if there are labels.
+
+        Args:
+            x: features of the nodes; or a ``Data`` or ``Batch`` with everything up to ``batch``.
+            edge_index: row 0 the source and row 1 the target of each edge.
+            edge_attr: features of the edges.
+            batch: graph that each node belongs to; one graph if omitted.
+            labels: as the predictions for a regression (NaN: unknown) and for several labels; classes otherwise.
+            positions: ``[T, position_features]``.
+            wiring: of ``edge_index`` and ``batch``, if it is known already.
+            batch_size: number of graphs; found from ``batch`` if omitted.
+            kwargs: ``return_dict``.
+        """
+        if edge_index is None:
+            batch_size = getattr(x, "num_graphs", None) if batch_size is None else batch_size
+            x, edge_index, edge_attr, batch = _fields(x)
+        nodes = self.chimera(x, edge_index, edge_attr, batch, positions, wiring, return_dict=True).last_hidden_state
+        features = _means(nodes, batch, batch_size) if self.config.level == "graph" else nodes
+        logits = self.head(features)
+        if self.config.label_std is not None:
+            logits = logits * logits.new_tensor(self.config.label_std)
+        if self.config.label_mean is not None:
+            logits = logits + logits.new_tensor(self.config.label_mean)
+        loss = None if labels is None else self.loss_of(logits, labels)
+        return GraphOutput(loss=loss, logits=logits, last_hidden_state=nodes)
+
+    def loss_of(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The loss of predictions: of a regression in units of ``label_std``."""
+        if self.config.problem_type == "multi_label_classification":
+            return binary_cross_entropy(logits, labels)
+        if self.config.problem_type == "single_label_classification":
+            return weighted_cross_entropy(logits, labels)
+        scale = 1.0 if self.config.label_std is None else logits.new_tensor(self.config.label_std)
+        return absolute_error(logits, labels, scale)
+
+
+def _means(nodes: Tensor, batch: Tensor | None, batch_size: int | None) -> Tensor:
+    """The mean of each graph's nodes, ``[B, hidden_size]``; zero for a graph without nodes."""
+    if batch is None:
+        return nodes.mean(0, keepdim=True)
+    size = int(batch.max()) + 1 if batch_size is None else batch_size
+    count = torch.bincount(batch, minlength=size).clamp(min=1)
+    return nodes.new_zeros(size, nodes.shape[1]).index_add(0, batch, nodes) / count.unsqueeze(1)
+
+
+def _fields(data: Any) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    if not hasattr(data, "edge_index"):
+        raise ValueError(
+            f"edge_index is missing: expected x and edge_index, or PyG's Data, found {type(data).__name__}"
+        )
+    return data.x, data.edge_index, data.edge_attr, getattr(data, "batch", None)

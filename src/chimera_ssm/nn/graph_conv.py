@@ -1,0 +1,99 @@
+"""`ChimeraConv`: the mixer with the call of PyG's layers."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from chimera_ssm.nn.kinds import Kind
+from chimera_ssm.nn.mixer import Chimera
+from chimera_ssm.nn.wiring import wire
+from chimera_ssm.solvers import Solver
+
+
+class ChimeraConv(nn.Module):
+    """A state space model on each graph of a batch, called like any layer of PyG.
+
+        y = (L ⊙ C B̄ᵀ) V,        L = (I − A)⁻¹
+
+    with A on the edges given: each node hears from every node that has a path to it, exactly. Duplicate edges are
+    merged, their features averaged; self-loops, isolated nodes and graphs without edges are as good as any.
+
+    Args:
+        in_channels: features of a node.
+        out_channels: features of a node afterwards; as before if omitted.
+        heads: H; ``max(1, expand · out_channels // 64)`` if omitted.
+        state: N.
+        edge_dim: features of an edge.
+        expand: inner width in units of ``out_channels``.
+        gate: whether to gate the output.
+        kind: ``OnGraph()`` if omitted, the resolvent of the graph; ``OnDAG()`` for its decomposition into DAGs.
+        solver: the fastest exact one if omitted; ``Neumann(terms)`` truncates.
+
+    Shapes: ``x [T, in_channels]``, ``edge_index [2, E]``, ``edge_attr [E, edge_dim]``, ``batch [T]``, ascending →
+    ``[T, out_channels]``.
+
+    Example:
+        >>> conv = ChimeraConv(64, edge_dim=16)
+        >>> conv(data.x, data.edge_index, data.edge_attr, data.batch)
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int | None = None,
+        heads: int | None = None,
+        state: int = 64,
+        edge_dim: int | None = None,
+        expand: int = 1,
+        gate: bool = False,
+        kind: Kind | None = None,
+        solver: Solver | None = None,
+    ):
+        super().__init__()
+        self.in_channels = in_channels
+        self.out_channels = in_channels if out_channels is None else out_channels
+        self.edge_dim = edge_dim
+        same = self.out_channels == in_channels
+        self.lin = nn.Identity() if same else nn.Linear(in_channels, self.out_channels, bias=False)
+        self.mixer = Chimera(
+            self.out_channels, heads, state, expand, gate=gate, edge_dim=edge_dim, kind=kind, solver=solver
+        )
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        if isinstance(self.lin, nn.Linear):
+            self.lin.reset_parameters()
+        self.mixer.reset_parameters()
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_attr: Tensor | None = None,
+        batch: Tensor | None = None,
+        batch_size: int | None = None,
+    ) -> Tensor:
+        """Mix the features of the nodes of each graph.
+
+        Args:
+            x: ``[T, in_channels]``.
+            edge_index: ``[2, E]``.
+            edge_attr: ``[E, edge_dim]``; one feature may be ``[E]``.
+            batch: graph that each node belongs to; without it nodes are one graph, with the same result more slowly.
+            batch_size: number of graphs, which is known from ``batch``; taken because PyG's layers take it.
+        """
+        if x.dim() != 2 or x.shape[1] != self.in_channels:
+            raise ValueError(f"x must have shape [nodes, {self.in_channels}], found {list(x.shape)}")
+        if edge_attr is not None and edge_attr.shape[0] != edge_index.shape[1]:
+            raise ValueError(
+                f"edge_attr must have a row for each of the {edge_index.shape[1]} edges, found {edge_attr.shape[0]}"
+            )
+        if len(x) == 0:
+            return x.new_zeros(0, self.out_channels)
+        wiring = wire(edge_index, len(x), batch)
+        if edge_attr is not None and edge_attr.dim() == 1:
+            edge_attr = edge_attr.unsqueeze(1)
+        return self.mixer(self.lin(x), wiring.topology, wiring.features(edge_attr))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.mixer.num_heads})"

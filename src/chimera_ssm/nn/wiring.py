@@ -1,0 +1,158 @@
+"""From PyG's ``edge_index`` and ``batch`` to a topology: graphs apart, edges once each, known graphs found again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import Lock
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chimera_ssm.errors import TopologyError
+from chimera_ssm.topology import Batch, Graph, Topology
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """Edges as they were given, and the topology they make.
+
+    Attributes:
+        topology: a `Graph`, or the union of several; no edge twice.
+        edge: number in the topology of each edge given, ``[E]``; ``None`` if they are the same in the same order.
+    """
+
+    topology: Topology
+    edge: Tensor | None = None
+
+    def features(self, edge_attr: Tensor | None) -> Tensor | None:
+        """Features of the topology's edges, of features of those given: the mean over duplicates, as `merge_edges`."""
+        if edge_attr is None or self.edge is None:
+            return edge_attr
+        count = torch.bincount(self.edge, minlength=self.topology.num_edges)
+        total = edge_attr.new_zeros(self.topology.num_edges, *edge_attr.shape[1:]).index_add(0, self.edge, edge_attr)
+        return total / count.view(-1, *[1] * (edge_attr.dim() - 1))
+
+    def to(self, device: torch.device | str) -> Wiring:
+        """The same with its tensors on ``device``."""
+        return Wiring(self.topology.to(device), None if self.edge is None else self.edge.to(device))
+
+
+def wire(edge_index: Tensor, num_nodes: int, batch: Tensor | None = None) -> Wiring:
+    """The topology of edges as PyG has them.
+
+    Graphs are known by their content: the same graph, in whatever batch and epoch, is the same object with all that was
+    found out about it. The last batches are kept whole, so that the layers of a model share one.
+
+    Args:
+        edge_index: ``[2, E]``, row 0 the source and row 1 the target of each edge; duplicates are merged.
+        num_nodes: T, at least 1.
+        batch: graph that each node belongs to, ``[T]``, ascending; one graph if omitted.
+    """
+    if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
+        raise TopologyError(
+            f"edge_index must be a tensor [2, E], found {type(edge_index).__name__}; sparse matrices are converted "
+            "with torch_geometric.utils.to_edge_index"
+        )
+    if edge_index.dim() != 2 or edge_index.shape[0] != 2:
+        raise TopologyError(f"edge_index must have shape [2, E], found {list(edge_index.shape)}")
+    if edge_index.numel() and (edge_index.is_floating_point() or edge_index.dtype == torch.bool):
+        raise TopologyError(f"edge_index must hold integers, found {edge_index.dtype}; convert it with .long()")
+    if batch is not None and batch.shape != (num_nodes,):
+        raise TopologyError(f"batch must have shape [{num_nodes}], a graph for each node, found {list(batch.shape)}")
+    wiring = _wired(num_nodes, _bytes(edge_index), None if batch is None else _bytes(batch))
+    return wiring.to(edge_index.device)
+
+
+def join(wirings: Sequence[Wiring]) -> Wiring:
+    """The wiring of a batch, of those of its graphs."""
+    topology = Batch(tuple(part for w in wirings for part in w.topology.parts))
+    if all(w.edge is None for w in wirings):
+        return Wiring(topology)
+    edges, start = [], 0
+    for w in wirings:
+        edges.append(start + (torch.arange(w.topology.num_edges) if w.edge is None else w.edge))
+        start += w.topology.num_edges
+    return Wiring(topology, torch.cat(edges))
+
+
+def _bytes(integers: Tensor) -> bytes:
+    return integers.detach().as_subclass(Tensor).long().cpu().contiguous().numpy().tobytes()
+
+
+@lru_cache(maxsize=8)
+def _wired(num_nodes: int, edges: bytes, batch: bytes | None) -> Wiring:
+    source, target = np.frombuffer(edges, np.int64).reshape(2, -1)
+    part = np.zeros(num_nodes, np.int64) if batch is None else np.frombuffer(batch, np.int64)
+    _check(source, target, part)
+    first = np.unique(source * num_nodes + target, return_index=True)[1]
+    first = first[np.lexsort((first, part[target[first]]))]  # in the order given, graph by graph
+    kept = np.stack([source, target])[:, first]
+    sizes, counts = np.bincount(part), np.bincount(part[kept[1]], minlength=part[-1] + 1)
+    ends = np.cumsum(sizes), np.cumsum(counts)
+    graphs = [
+        _graphs.find(size, kept[:, edge - count : edge] - (node - size))
+        for size, count, node, edge in zip(sizes.tolist(), counts.tolist(), *map(Array.tolist, ends), strict=True)
+        if size  # graphs without nodes have no part in anything
+    ]
+    topology = graphs[0] if batch is None else Batch(tuple(graphs))
+    number = topology.find_edges(source, target)
+    same = first.size == source.size and np.array_equal(number, np.arange(source.size))
+    return Wiring(topology, None if same else torch.from_numpy(number))
+
+
+def _check(source: Array, target: Array, part: Array) -> None:
+    outside = np.flatnonzero((np.minimum(source, target) < 0) | (np.maximum(source, target) >= part.size))
+    if outside.size:
+        e = outside[0]
+        raise TopologyError(
+            f"edge {e} ({source[e]} → {target[e]}) is out of range: x has rows for the nodes 0 to {part.size - 1}"
+        )
+    if part[0] < 0 or (np.diff(part) < 0).any():
+        raise TopologyError("batch must be ascending: all nodes of a graph one after the other, as PyG's loaders do")
+    across = np.flatnonzero(part[source] != part[target])
+    if across.size:
+        e = across[0]
+        raise TopologyError(
+            f"edge {e} ({source[e]} → {target[e]}) leads from graph {part[source[e]]} to graph {part[target[e]]} of "
+            "the batch; correct batch, or leave it out to treat all nodes as one graph"
+        )
+
+
+class _Graphs:
+    """The graphs used last, by their content, up to so many nodes and edges together."""
+
+    #: All graphs of the peptides fit in; with their plans, a few hundred megabytes.
+    CAPACITY = 1 << 23
+
+    def __init__(self) -> None:
+        self.kept: OrderedDict[tuple[int, bytes], Graph] = OrderedDict()
+        self.size, self.lock = 0, Lock()
+
+    def find(self, num_nodes: int, edges: Array) -> Graph:
+        key = num_nodes, edges.tobytes()
+        with self.lock:
+            if key in self.kept:
+                self.kept.move_to_end(key)
+                return self.kept[key]
+        return self.keep(Graph(num_nodes, edges))
+
+    def keep(self, graph: Graph) -> Graph:
+        """Let a graph be found; if it is known already, the known one is the answer."""
+        key = graph.num_nodes, graph._edge_index.tobytes()
+        with self.lock:
+            if key not in self.kept:
+                self.kept[key] = graph
+                self.size += graph.num_nodes + graph.num_edges
+                while self.size > self.CAPACITY and len(self.kept) > 1:
+                    _, oldest = self.kept.popitem(last=False)
+                    self.size -= oldest.num_nodes + oldest.num_edges
+            return self.kept[key]
+
+
+_graphs = _Graphs()

@@ -1,0 +1,97 @@
+"""Graph tasks as the loop sees them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from chimera_ssm.data.graph import CLASSES, LABELS, GraphData, load_graphs
+from chimera_ssm.data.samples import Samples
+from chimera_ssm.training.graph_recipe import GraphRecipe
+from chimera_ssm.training.recipe import Recipe
+from chimera_ssm.training.task import Outcome, Task
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
+
+SIZES = (
+    "hidden_size", "num_hidden_layers", "state_size", "num_heads", "expand", "dropout", "mixer", "local", "resolvent",
+    "terms", "position_features",
+)  # fmt: skip
+FACTS = (
+    "node_features", "edge_features", "level", "problem_type", "num_labels", "label_mean", "label_std",
+)  # fmt: skip
+
+
+class GraphTask(Task):
+    """Labels of graphs or nodes: average precision, absolute error, or macro F1.
+
+    Args:
+        recipe: data and model.
+    """
+
+    def __init__(self, recipe: GraphRecipe):
+        self.recipe = recipe
+
+    @cached_property
+    def graphs(self) -> GraphData:
+        """The data set, read when first used."""
+        r = self.recipe
+        targets = [name.strip() for name in r.targets.split(",")]
+        return load_graphs(r.data, r.smiles, targets, r.problem, r.bad_smiles == "refuse", r.position_features)
+
+    @property
+    def monitor(self) -> str:  # ty: ignore[incompatible-property-override]
+        """The benchmark's metric for this kind of labels."""
+        return {LABELS: "ap", CLASSES: "f1"}.get(self.graphs.problem_type, "mae")
+
+    @property
+    def larger_is_better(self) -> bool:  # ty: ignore[incompatible-property-override]
+        """Errors are better when small."""
+        return self.monitor != "mae"
+
+    def train_samples(self) -> Samples:
+        return self.graphs.train
+
+    def plain_train_samples(self) -> Samples:
+        return self.graphs.train
+
+    def test_samples(self) -> Samples:
+        if self.recipe.part == "test":
+            return self.graphs.test
+        if self.graphs.validation is None:
+            raise ValueError(f"{self.recipe.data} has no validation part of its own; hold out a part with --validation")
+        return self.graphs.validation
+
+    def build_model(self, recipe: Recipe) -> nn.Module:
+        from chimera_ssm.models import ChimeraForGraphs, ChimeraGraphConfig
+
+        sizes = {name: getattr(recipe, name) for name in SIZES}
+        facts = {name: getattr(self.graphs, name) for name in FACTS}
+        return ChimeraForGraphs(ChimeraGraphConfig(**sizes, **facts))
+
+    def outcome(self, model: nn.Module, batch: dict[str, Any]) -> Outcome:
+        labels = batch["labels"]
+        made = model(**batch)
+        logits = made.logits.detach().float()
+        return Outcome(made.loss, len(labels), logits, labels, {})
+
+    def metrics(self) -> dict[str, Metric]:
+        from chimera_ssm.training.graph_metrics import Accuracy, AveragePrecision, MacroF1, MeanAbsoluteError
+
+        if self.graphs.problem_type == LABELS:
+            return {"ap": AveragePrecision()}
+        if self.graphs.problem_type == CLASSES:
+            return {"f1": MacroF1(self.graphs.num_labels), "accuracy": Accuracy(self.graphs.num_labels)}
+        return {"mae": MeanAbsoluteError()}
+
+    def save(self, model: nn.Module, folder: Path) -> None:
+        """In the form of `transformers`."""
+        from transformers.utils import logging
+
+        saved: Any = model
+        logging.disable_progress_bar()
+        saved.save_pretrained(folder)

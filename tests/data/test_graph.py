@@ -1,0 +1,317 @@
+"""Graphs from files: molecules, splits, stores with their plans, and what is refused."""
+
+import gzip
+import pickle
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+import chimera_ssm as chimera
+from chimera_ssm.data import graph_store, molecules
+from chimera_ssm.data.graph import load_graphs
+from chimera_ssm.data.graph_store import Graph, GraphStore, keep_plans, laplacian
+from chimera_ssm.nn import wiring
+
+pytest.importorskip("rdkit")
+pytest.importorskip("ogb")
+
+CSV = "smiles,y,z\nCCO,1.5,0\nc1ccccc1,2,1\n[Na+].[Cl-],3,1\nC,,0\nCC(=O)O,4.5,0\nN#N,0,1\n"
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def write(tmp_path, text=CSV, name="some.csv"):
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def test_a_molecule_is_as_ogb_has_it():
+    from ogb.utils.mol import smiles2graph
+
+    for smiles in ("C", "C[C@H](N)C(=O)O", "c1ccc2ccccc2c1", "[Na+].[Cl-]", "F/C=C/F"):
+        x, edge_index, edge_attr = molecules.molecule_graph(smiles)
+        expected = smiles2graph(smiles)
+        assert np.array_equal(x, expected["node_feat"])
+        assert np.array_equal(edge_index, expected["edge_index"])
+        assert np.array_equal(edge_attr, expected["edge_feat"])
+
+
+def test_csv(tmp_path):
+    path = write(tmp_path)
+    data = load_graphs(str(path), targets=("y",))
+    assert (len(data.train), len(data.test)) == (5, 1)
+    assert (data.level, data.problem_type, data.num_labels, data.edge_features) == ("graph", "regression", 1, [5, 6, 2])
+    known = torch.cat([data.train.sample(i)["labels"] for i in range(5)]).flatten()
+    known = known[~known.isnan()].double()
+    assert data.label_mean == pytest.approx([float(known.mean())])
+    assert data.label_std == pytest.approx([float(known.std(correction=0))])
+    many = load_graphs(str(path), targets=("y", "z"), problem="multi_label_classification")
+    assert many.num_labels == 2
+    classes = load_graphs(str(path), targets=("z",), problem="single_label_classification")
+    assert classes.num_labels == 2
+    assert sorted(classes.train.labels.tolist() + classes.test.labels.tolist()) == [0, 0, 0, 1, 1, 1]
+
+
+def test_csv_in_parts(tmp_path):
+    for name, text in {"train": CSV, "val": "smiles,y\nC,1\n", "test": "smiles,y\nCC,1\nCCC,2\n"}.items():
+        write(tmp_path, text, f"{name}.csv")
+    data = load_graphs(str(tmp_path))
+    assert [len(part) for part in (data.train, data.validation, data.test)] == [6, 1, 2]
+
+
+def test_batches_are_graphs_side_by_side(tmp_path):
+    store = molecules.csv_store(write(tmp_path), "smiles", ["y"], classes=False, refuse=True)
+    samples = [store.sample(i) for i in (0, 1, 2)]
+    batch = store.collate(samples)
+    assert batch["x"].shape == (11, 9)
+    assert batch["batch"].tolist() == [0] * 3 + [1] * 6 + [2] * 2
+    assert batch["labels"].flatten().tolist() == [1.5, 2, 3]
+    assert torch.equal(batch["edge_index"], batch["wiring"].topology.edge_index)
+    assert torch.equal(batch["edge_index"][:, 4:], samples[1]["edge_index"] + 3)
+    torch.manual_seed(0)
+    model = chimera.create_model("chimera_graph_test", num_labels=1).eval()
+    alone = [model(s["x"], s["edge_index"], s["edge_attr"]).logits for s in samples]
+    batch.pop("labels")
+    torch.testing.assert_close(model(**batch).logits, torch.cat(alone))
+
+
+def test_plans_are_made_once_and_kept_on_disk(tmp_path, monkeypatch):
+    path = write(tmp_path)
+    store = molecules.csv_store(path, "smiles", ["y"], classes=False, refuse=True)
+    plans = [store.sample(i)["wiring"].topology.elimination_plan(1 << 20) for i in range(6)]
+    assert len(list(tmp_path.glob("some-*.npz"))) == 1
+    # as in another process: nothing is known, and nothing may be read or planned again
+    monkeypatch.setattr(wiring, "_graphs", wiring._Graphs())
+    wiring._wired.cache_clear()
+    monkeypatch.setattr(chimera.Graph, "_plan_elimination", None)
+    monkeypatch.setattr(molecules, "molecule_graph", None)
+    again = molecules.csv_store(path, "smiles", ["y"], classes=False, refuse=True)
+    batch = again.collate([again.sample(i) for i in range(6)])
+    for part, plan in zip(batch["wiring"].topology.parts, plans, strict=True):
+        kept = part.elimination_plan(1 << 20)
+        for name in ("order", "early", "late", "level"):
+            assert np.array_equal(getattr(kept, name), getattr(plan, name))
+    joined = batch["wiring"].topology.elimination_plan(1 << 20)
+    assert joined.fill == sum(p.fill for p in plans)
+
+
+def test_other_data_or_damage_are_noticed(tmp_path):
+    path = write(tmp_path)
+    molecules.csv_store(path, "smiles", ["y"], classes=False, refuse=True)
+    (file,) = tmp_path.glob("some-*.npz")
+    file.write_bytes(file.read_bytes()[:100])
+    assert len(molecules.csv_store(path, "smiles", ["y"], classes=False, refuse=True)) == 6
+    write(tmp_path, CSV + "CCC,1,1\n")
+    assert len(molecules.csv_store(path, "smiles", ["y"], classes=False, refuse=True)) == 7
+
+
+def test_a_store_goes_where_it_can_be_written(tmp_path, monkeypatch):
+    path = write(tmp_path)
+    monkeypatch.setattr(graph_store.os, "access", lambda *_: False)
+    molecules.csv_store(path, "smiles", ["y"], classes=False, refuse=True)
+    assert not list(tmp_path.glob("some-*.npz"))
+    assert len(list((tmp_path / "cache" / "chimera" / "graphs").glob("some-*.npz"))) == 1
+
+
+def test_plans_of_dense_graphs_are_left_out(tmp_path):
+    full = np.stack(np.nonzero(1 - np.eye(50, dtype=int)))
+    ring = np.stack([np.arange(9), (np.arange(9) + 1) % 9])
+    graphs = [
+        Graph(np.zeros((n, 1)), e, None, np.zeros((1, 1))) for n, e in ((9, ring), (50, full), (9, ring[::-1].copy()))
+    ]
+    store = GraphStore.of(graphs)
+    assert store.arrays["pairs"].tolist()[1] == -1
+    store.save(tmp_path / "graphs.npz")
+    again = GraphStore.load(tmp_path / "graphs.npz")
+    plan = again.sample(2)["wiring"].topology.__dict__["_elimination"]
+    assert sorted(plan.order.tolist()) == list(range(9))
+
+
+def test_plans_of_graphs_of_pyg(tmp_path, monkeypatch):
+    ring = torch.stack([torch.arange(30), (torch.arange(30) + 1) % 30])
+    graphs = [SimpleNamespace(edge_index=ring, num_nodes=30), SimpleNamespace(edge_index=ring.flip(0), num_nodes=31)]
+    keep_plans(graphs, tmp_path / "plans.npz")
+    monkeypatch.setattr(wiring, "_graphs", wiring._Graphs())
+    wiring._wired.cache_clear()
+    plan = chimera.Graph._plan_elimination
+    monkeypatch.setattr(chimera.Graph, "_plan_elimination", None)
+    keep_plans(graphs, tmp_path / "plans.npz")
+    edges = torch.cat([ring, ring.flip(0) + 30], dim=1)
+    conv = chimera.ChimeraConv(8)
+    assert conv(torch.randn(61, 8), edges, batch=torch.tensor([0] * 30 + [1] * 31)).shape == (61, 8)
+    monkeypatch.setattr(chimera.Graph, "_plan_elimination", plan)
+    keep_plans(graphs[:1], tmp_path / "plans.npz")  # of other graphs: written anew
+    with np.load(tmp_path / "plans.npz") as file:
+        assert file["nodes"].tolist() == [30]
+
+
+def test_laplacian():
+    path = torch.tensor([[0, 1, 2], [1, 2, 3]])
+    A = torch.zeros(5, 5)
+    A[path[0], path[1]] = A[path[1], path[0]] = 1
+    degree = A.sum(0).clamp(min=1)
+    L = torch.eye(5) - A / (degree[:, None] * degree).sqrt()
+    vectors = laplacian(path, 5, 3)
+    values = torch.linalg.eigvalsh(L)[1:4]
+    torch.testing.assert_close(L @ vectors, vectors * values, atol=1e-5, rtol=0)
+    assert laplacian(path[:, :1], 2, 4).shape == (2, 4)
+    assert (laplacian(path[:, :1], 2, 4)[:, 1:] == 0).all()
+
+
+# Bad input
+
+
+def test_unreadable_molecules_are_told_of_and_skipped_or_refused(tmp_path, capsys):
+    path = write(tmp_path, "smiles,y\nCCO,1\nnonsense,2\nCC,3\n,4\nC(,5\n")
+    with pytest.raises(ValueError, match=r"some.csv, line 3: 'nonsense' is not a molecule .* --bad-smiles skip"):
+        load_graphs(str(path))
+    for _ in range(2):  # also when read from the file of graphs
+        data = load_graphs(str(path), refuse=False)
+        assert len(data.train) + len(data.test) == 2
+        told = capsys.readouterr().err.splitlines()
+        assert [line.partition(":")[0] for line in told] == [f"skipped some.csv, line {n}" for n in (3, 5, 6)]
+        assert "the molecule is empty" in told[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("smiles,y\n", {}, "has a header and no molecules"),
+        ("mol,y\nC,1\n", {}, "has no column 'smiles'; it has: mol, y"),
+        ("smiles,y\nC,1\n", {"targets": ("y", "w")}, "has no column 'w'"),
+        ("smiles,y\nC,high\nCC,1\n", {}, "line 2: labels must be numbers, found 'high'"),
+        ("smiles,y\nC,\nCC,\nCCC,\n", {}, "a target has no label in the training part"),
+        (
+            "smiles,y\nC,\nCC,1\n",
+            {"problem": "single_label_classification"},
+            "line 2: a class must be one whole number",
+        ),
+        ("smiles,y\nC,1\n", {}, "a single graph: too few"),
+        ("smiles,y\nX,1\nY!,2\n", {"refuse": False}, "none of the 2 molecules .* can be read"),
+    ],
+)
+def test_bad_csv(tmp_path, text, options, message):
+    with pytest.raises(ValueError, match=message):
+        load_graphs(str(write(tmp_path, text)), **options)
+
+
+def test_data_that_is_not_there(tmp_path):
+    with pytest.raises(ValueError, match="no data set, file or folder 'ncj'; data is nci, peptides-func"):
+        load_graphs("ncj")
+    with pytest.raises(ValueError, match=r"looked at for train.csv and test.csv"):
+        load_graphs(str(tmp_path))
+    with pytest.raises(ValueError, match=r"PyG has no data set of the name 'Nothing'"):
+        load_graphs("pyg:Nothing")
+
+
+# The peptides' files
+
+
+def peptide_folder(tmp_path, split):
+    rows = [f'{n},{s},X,"[{n % 2}, {int(n > 2)}]",{n}' for n, s in enumerate(["CCO", "CC", "C", "NCC(=O)O", "CCC"])]
+    text = "\n".join([",smiles,peptide_seq,labels,identifier", *rows]) + "\n"
+    (tmp_path / molecules.FUNCTION_FILES[0]).write_bytes(gzip.compress(text.encode()))
+    (tmp_path / molecules.FUNCTION_FILES[1]).write_bytes(pickle.dumps(split, protocol=2))
+    return str(tmp_path)
+
+
+def test_peptides(tmp_path):
+    split = {"train": np.array([4, 0, 1]), "val": [2], "test": [3]}
+    data = load_graphs(peptide_folder(tmp_path, split))
+    assert (data.problem_type, data.num_labels, data.level) == ("multi_label_classification", 2, "graph")
+    assert [len(part) for part in (data.train, data.validation, data.test)] == [3, 1, 1]
+    assert data.train.sample(0)["labels"].tolist() == [[0, 1]]
+    assert len(data.test.sample(0)["x"]) == 5
+
+
+def test_structure_of_peptides_is_standardised(tmp_path):
+    values = np.random.default_rng(0).normal(3, 2, (4, 11))
+    rows = [",".join(["CC" + "C" * n, *map(str, v)]) for n, v in enumerate(values)]
+    text = "\n".join([",".join(["smiles", *molecules.STRUCTURE]), *rows]) + "\n"
+    (tmp_path / molecules.STRUCTURE_FILES[0]).write_bytes(gzip.compress(text.encode()))
+    split = {"train": [0, 1], "val": [2], "test": [3]}
+    (tmp_path / molecules.STRUCTURE_FILES[1]).write_bytes(pickle.dumps(split))
+    data = load_graphs(str(tmp_path))
+    assert (data.problem_type, data.num_labels, data.label_std) == ("regression", 11, None)
+    expected = (values - values.mean(0)) / values.std(0, ddof=1)
+    np.testing.assert_allclose(data.test.sample(0)["labels"].numpy(), expected[3:], rtol=1e-5)
+
+
+class Harmful:
+    def __reduce__(self):
+        return (exec, ("raise SystemExit('executed')",))
+
+
+@pytest.mark.parametrize(
+    ("split", "message"),
+    [
+        (Harmful(), "is not a split of plain lists or arrays: it holds .*exec"),
+        ({"train": Harmful(), "val": [1], "test": [2]}, "it holds .*exec"),
+        (torch.nn.Linear, "it holds torch.nn.modules.linear.Linear"),
+        ([1, 2], "should hold a dictionary with train, val and test, found list"),
+        ({"train": [0], "test": [1]}, "a dictionary with train, val and test, found dict"),
+        ({"train": ["a"], "val": [1], "test": [2]}, "should hold indices in train, found list"),
+        ({"train": [0, 1], "val": [1], "test": [2]}, "indices that are in more than one part"),
+        ({"train": [0, 1], "val": [2], "test": [5]}, "names peptides that .* does not have"),
+    ],
+)
+def test_bad_splits(tmp_path, split, message):
+    with pytest.raises(ValueError, match=message):
+        load_graphs(peptide_folder(tmp_path, split))
+
+
+def test_a_damaged_split_and_missing_files(tmp_path):
+    folder = peptide_folder(tmp_path, {"train": [0], "val": [1], "test": [2]})
+    path = tmp_path / molecules.FUNCTION_FILES[1]
+    path.write_bytes(b"not a pickle")
+    with pytest.raises(ValueError, match="is not a split"):
+        load_graphs(folder)
+    path.unlink()
+    with pytest.raises(ValueError, match=r"splits_random_stratified_peptide.pickle is not there"):
+        load_graphs(folder)
+
+
+# PyG
+
+
+def test_data_sets_of_pyg(monkeypatch):
+    pytest.importorskip("torch_geometric")
+    from torch_geometric import datasets
+
+    def few(num_graphs=10):
+        torch.manual_seed(0)
+        return datasets.FakeDataset(num_graphs, avg_num_nodes=12, edge_dim=2, task="graph", num_classes=4)
+
+    monkeypatch.setattr(datasets, "Few", few, raising=False)
+    data = load_graphs("pyg:Few")
+    assert (data.level, data.problem_type, data.num_labels) == ("graph", "single_label_classification", 4)
+    assert (len(data.train), len(data.test), data.node_features, data.edge_features) == (8, 2, 64, 2)
+    batch = data.train.collate([data.train.sample(i) for i in range(3)])
+    sizes = {"node_features": 64, "edge_features": 2, "num_labels": 4, "problem_type": data.problem_type}
+    model = chimera.create_model("chimera_graph_test", **sizes)
+    assert model(**batch).logits.shape == (3, 4)
+    monkeypatch.setattr(datasets, "Few", lambda: few(1), raising=False)
+    with pytest.raises(ValueError, match="a single graph: too few"):
+        load_graphs("pyg:Few")
+
+
+def test_masks_of_nodes():
+    pytest.importorskip("torch_geometric")
+    from torch_geometric.data import Data
+
+    from chimera_ssm.data.graph import _of_masks
+
+    part = torch.tensor([0, 0, 1, 2])
+    masks = {f"{name}_mask": part == k for k, name in enumerate(("train", "val", "test"))}
+    edges = torch.tensor([[0, 1, 2, 0], [1, 2, 3, 1]])
+    data = _of_masks(Data(x=torch.randn(4, 3), edge_index=edges, y=torch.tensor([0, 1, 2, 1]), **masks))
+    assert (data.level, data.num_labels, data.node_features, data.edge_features) == ("node", 3, 3, None)
+    assert data.train.sample(0)["labels"].tolist() == [0, 1, -1, -1]
+    assert data.test.sample(0)["labels"].tolist() == [-1, -1, -1, 1]
+    assert data.train.sample(0)["wiring"].edge.tolist() == [0, 1, 2, 0]

@@ -1,0 +1,281 @@
+"""Graph models: presets, invariances, encoders, saving and loading, baselines."""
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModel
+
+import chimera_ssm as chimera
+from chimera_ssm import ChimeraForGraphs, ChimeraGraphConfig, ChimeraGraphModel
+from chimera_ssm.models.graph import losses
+from chimera_ssm.models.graph.configuration import ATOM, BOND
+
+pytest.importorskip("torch_geometric")
+
+VARIANTS = {
+    "chimera": {},
+    "gated": {"local": "gated_gcn"},
+    "alone": {"local": "none", "edge_features": None},
+    "neumann": {"resolvent": "neumann", "terms": 5},
+    "nodes": {"level": "node", "problem_type": "single_label_classification"},
+    "gcn": {"mixer": "gcn"},
+    "gine": {"mixer": "gine"},
+    "gated_gcn": {"mixer": "gated_gcn"},
+    "gps": {"mixer": "gps"},
+    "gps without edges": {"mixer": "gps", "edge_features": None},
+}
+ALL = pytest.mark.parametrize("variant", VARIANTS)
+
+
+def build(variant="chimera", **overrides):
+    torch.manual_seed(0)
+    return chimera.create_model("chimera_graph_test", **{**VARIANTS[variant], **overrides})
+
+
+def molecules(seed=0):
+    """Three graphs with the features of atoms and bonds; the second has an edge twice, the third has none."""
+    draw = torch.Generator().manual_seed(seed)
+    ring = torch.stack([torch.arange(6), (torch.arange(6) + 1) % 6])
+    ring = torch.cat([ring, ring.flip(0)], dim=1)
+    path = torch.tensor([[6, 7, 7, 8, 7], [7, 6, 8, 7, 8]])
+    edge_index = torch.cat([ring, path], dim=1)
+    x = torch.stack([torch.randint(n, (11,), generator=draw) for n in ATOM], dim=1)
+    edge_attr = torch.stack([torch.randint(n, (17,), generator=draw) for n in BOND], dim=1)
+    return x, edge_index, edge_attr, torch.tensor([0] * 6 + [1] * 3 + [2] * 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("peptides_func", 492_634),
+        ("peptides_struct", 479_723),
+        ("pascalvoc_sp", 452_405),
+        ("coco_sp", 456_305),
+        ("test", 10_071),
+    ],
+)
+def test_sizes_of_presets(name, count):
+    with torch.device("meta"):
+        model = chimera.create_model(f"chimera_graph_{name}")
+    assert model.num_parameters() == count < 500_000
+
+
+@ALL
+def test_permutations_change_the_order_and_nothing_else(variant):
+    model = build(variant).double().eval()
+    x, edge_index, edge_attr, batch = molecules()
+    by_graph = model.config.level == "graph"
+
+    def run(x, edge_index, edge_attr, batch, weight):
+        model.zero_grad()
+        logits = model(x, edge_index, edge_attr, batch).logits
+        (logits * weight).sum().backward()
+        return logits, [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+    weight = torch.randn(3 if by_graph else 11, 3, dtype=torch.double)
+    logits, gradients = run(x, edge_index, edge_attr, batch, weight)
+    order = torch.tensor([10, 9, 7, 6, 8, 3, 1, 5, 0, 2, 4])
+    mixed = torch.randperm(17)
+    outputs = torch.tensor([2, 1, 0]) if by_graph else order
+    other, same = run(
+        x[order], order.argsort()[edge_index[:, mixed]], edge_attr[mixed], torch.tensor([0, 0, 1, 1, 1] + [2] * 6),
+        weight[outputs],
+    )  # fmt: skip
+    torch.testing.assert_close(other, logits[outputs])
+    for found, expected in zip(same, gradients, strict=True):
+        torch.testing.assert_close(found, expected)
+    if variant != "neumann":
+        for g in range(3):
+            here, own = batch == g, batch[edge_index[0]] == g
+            start = int(here.nonzero()[0])
+            alone = model(x[here], edge_index[:, own] - start, edge_attr[own]).logits
+            torch.testing.assert_close(alone, logits[g : g + 1] if by_graph else logits[here])
+
+
+def test_the_model_is_what_it_says():
+    """Encoders, GCN and Chimera side by side, feed-forward, norm, mean, head."""
+    from torch_geometric.nn import GCNConv
+
+    model = build().eval()
+    x, edge_index, edge_attr, _ = molecules()
+    body = model.chimera
+    offset, bonds = torch.tensor([0, *ATOM[:-1]]).cumsum(0), torch.tensor([0, *BOND[:-1]]).cumsum(0)
+    h = body.node_encoder.embedding.weight[x + offset].sum(1)
+    e = body.edge_encoder.embedding.weight[edge_attr + bonds].sum(1)
+    merged, mean = chimera.merge_edges(edge_index, e)
+    for layer in body.layers:
+        assert isinstance(layer.local, GCNConv)
+        local = layer.local(layer.local_norm(h), edge_index)
+        h = h + local + layer.mixer(layer.mixer_norm(h), chimera.Graph(11, merged), mean)
+        h = h + layer.mlp(layer.mlp_norm(h))
+    expected = model.head(body.norm(h).mean(0, keepdim=True))
+    torch.testing.assert_close(model(x, edge_index, edge_attr).logits, expected)
+
+
+def test_features_of_molecules_are_those_of_ogb():
+    features = pytest.importorskip("ogb.utils.features")
+    assert list(ATOM) == features.get_atom_feature_dims()
+    assert list(BOND) == features.get_bond_feature_dims()
+
+
+def test_data_of_pyg():
+    from torch_geometric.data import Batch, Data
+
+    model = build().eval()
+    x, edge_index, edge_attr, batch = molecules()
+    one = Data(x=x[:6], edge_index=edge_index[:, :12], edge_attr=edge_attr[:12])
+    empty = Data(x=x[:0], edge_index=edge_index[:, :0], edge_attr=edge_attr[:0])
+    torch.testing.assert_close(model(one).logits, model(x, edge_index, edge_attr, batch).logits[:1])
+    logits = model(Batch.from_data_list([one, one, empty])).logits
+    torch.testing.assert_close(logits[:2], model(one).logits.expand(2, -1))
+    assert logits.shape == (3, 3)
+
+
+@ALL
+def test_round_trip_is_bitwise(variant, tmp_path):
+    model = build(variant, id2label={0: "a", 1: "b"}).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.01 * torch.randn_like(parameter))
+    model.save_pretrained(tmp_path)
+    twin, info = ChimeraForGraphs.from_pretrained(tmp_path, output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    assert twin.config.to_dict().keys() == model.config.to_dict().keys()
+    for name, value in model.state_dict().items():
+        assert torch.equal(twin.state_dict()[name], value), name
+    torch.testing.assert_close(twin.eval()(*molecules()).logits, model(*molecules()).logits)
+    assert isinstance(AutoConfig.from_pretrained(tmp_path), ChimeraGraphConfig)
+    assert isinstance(AutoModel.from_pretrained(tmp_path), ChimeraGraphModel)
+
+
+def test_what_a_checkpoint_lacks_is_initialised(tmp_path):
+    model = build()
+    kept = {n: v for n, v in model.state_dict().items() if not n.endswith(".D") and ".local." not in n}
+    model.save_pretrained(tmp_path, state_dict=dict(kept))
+    twin = ChimeraForGraphs.from_pretrained(tmp_path)
+    for name, value in twin.state_dict().items():
+        if name in kept:
+            assert torch.equal(value, kept[name]), name
+        elif name.endswith(".D"):
+            assert (value == 1).all()
+        else:
+            assert value.abs().max() < 1, name
+
+
+def test_regression_is_in_units_of_the_targets():
+    x, edge_index, edge_attr, batch = molecules()
+    plain = build(problem_type="regression").eval()
+    model = build(problem_type="regression", label_mean=[1.0, 2.0, 3.0], label_std=[2.0, 4.0, 8.0]).eval()
+    labels = torch.randn(3, 3)
+    labels[1, 2] = torch.nan
+    raw = plain(x, edge_index, edge_attr, batch).logits
+    found = model(x, edge_index, edge_attr, batch, labels=labels)
+    std = torch.tensor([2.0, 4.0, 8.0])
+    torch.testing.assert_close(found.logits, raw * std + torch.tensor([1.0, 2.0, 3.0]))
+    errors = ((found.logits - labels).abs() / std).flatten()
+    torch.testing.assert_close(found.loss, errors[~errors.isnan()].mean())
+
+
+def test_losses():
+    torch.manual_seed(0)
+    logits, classes = torch.randn(8, 4), torch.tensor([0, 0, 0, 0, 1, 1, 3, -1])
+    weight = torch.tensor([1 - 4 / 7, 1 - 2 / 7, 0, 1 - 1 / 7])
+    nll = -logits.log_softmax(-1)[torch.arange(7), classes[:7]]
+    expected = (weight[classes[:7]] * nll).sum() / weight[classes[:7]].sum()
+    torch.testing.assert_close(losses.weighted_cross_entropy(logits, classes), expected)
+    same = losses.weighted_cross_entropy(logits, torch.full((8,), 2))
+    torch.testing.assert_close(same, -logits.log_softmax(-1)[:, 2].mean())
+    assert losses.weighted_cross_entropy(logits, torch.full((8,), -1)) == 0
+    labels = torch.randint(2, (8, 4)).float()
+    p = logits.sigmoid()
+    each = -(labels * p.log() + (1 - labels) * (1 - p).log())
+    torch.testing.assert_close(losses.binary_cross_entropy(logits, labels), each.mean())
+    labels[0, 0] = torch.nan
+    torch.testing.assert_close(losses.binary_cross_entropy(logits, labels), each.flatten()[1:].mean())
+
+
+def test_gated_gcn_updates_edges():
+    layer = build("gated").chimera.layers[0].local
+    x, edge_index, edge = torch.randn(11, 16), molecules()[1], torch.randn(17, 16)
+    y, updated = layer(x, edge_index, edge)
+    hears, speaks, own, value = layer.node(x).chunk(4, -1)
+    for e, (j, i) in enumerate(edge_index.t().tolist()):
+        opening = hears[i] + speaks[j] + layer.edge(edge[e])
+        torch.testing.assert_close(updated[e], edge[e] + layer.norm(opening).relu())
+    node = 7
+    into = [(e, j) for e, (j, i) in enumerate(edge_index.t().tolist()) if i == node]
+    gates = [torch.sigmoid(hears[node] + speaks[j] + layer.edge(edge[e])) for e, j in into]
+    heard = sum(g * value[j] for g, (_, j) in zip(gates, into, strict=True)) / (sum(gates) + 1e-6)
+    torch.testing.assert_close(y[node], own[node] + heard)
+
+
+@pytest.mark.parametrize("variant", ["chimera", "gated", "gps"])
+def test_gradient_checkpointing_changes_nothing(variant):
+    model = build(variant).train()
+
+    def gradients():
+        model.zero_grad()
+        torch.manual_seed(3)
+        model(*molecules(), labels=torch.ones(3, 3)).loss.backward()
+        return [p.grad.clone() for p in model.parameters()]
+
+    plain = gradients()
+    model.gradient_checkpointing_enable()
+    for found, expected in zip(gradients(), plain, strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_positions():
+    model = build(position_features=4).eval()
+    inputs, positions = molecules(), torch.randn(11, 4)
+    found = model(*inputs, positions=positions).logits
+    assert not torch.allclose(found, model(*inputs, positions=-positions).logits)
+    with pytest.raises(ValueError, match=r"positions go with a model with position_features, found 4 .* no positions"):
+        model(*inputs)
+
+
+def bad_x():
+    x, *rest = molecules()
+    return build()(x + 119, *rest)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: build(mixer="mlp"), "mixer must be one of chimera, gcn, gine, gated_gcn, gps; found 'mlp'"),
+        (lambda: build(level="edge"), "level must be one of graph, node; found 'edge'"),
+        (lambda: build(resolvent="fast"), "resolvent must be one of exact, neumann, dag"),
+        (lambda: build(hidden_size=0), "hidden_size must be an integer of at least 1, found 0"),
+        (lambda: build(node_features=[3, 0]), "node_features must be an integer of at least 1, found 0"),
+        (lambda: build(dropout=1.0), "dropout must be from 0 to below 1"),
+        (lambda: build(mixer="gine", edge_features=None), "gine needs features of edges"),
+        (lambda: build(label_std=[1.0]), "label_std must have 3 entries, one per target, found 1"),
+        (bad_x, r"features must be integers from 0 to below \[119, 5, .*\], found torch.int64 from"),
+        (lambda: build()(molecules()[0][:, :3], *molecules()[1:]), r"expected 9 features .*, found \[3\]"),
+        (lambda: build()(molecules()[0].float(), *molecules()[1:]), "found torch.float32"),
+        (lambda: build()(*molecules()[:2]), "this model needs edge_attr"),
+        (lambda: build()(molecules()[0]), "edge_index is missing: .* found Tensor"),
+        (lambda: build()(*molecules(), labels=torch.ones(3)), r"labels must have shape \[3, 3\], found \[3\]"),
+        (lambda: build()(torch.empty(0, 9).long(), torch.empty(2, 0).long(), torch.empty(0, 3).long()), "no nodes"),
+    ],
+)
+def test_bad_input(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_it_learns():
+    """What stands at one end of a path is asked at the other."""
+    kind = {"level": "node", "problem_type": "single_label_classification"}
+    model = build(num_labels=2, node_features=[3], edge_features=None, dropout=0.0, **kind)
+    path = torch.stack([torch.arange(3), torch.arange(1, 4)])
+    edge_index = torch.cat([torch.cat([path, path.flip(0)], 1) + 4 * g for g in range(8)], dim=1)
+    x, labels, batch = torch.zeros(32, 1, dtype=torch.long), torch.full((32,), -1), torch.arange(32) // 4
+    x[::4, 0], labels[3::4] = torch.arange(8) % 2 + 1, torch.arange(8) % 2
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(70):
+        loss = model(x, edge_index, batch=batch, labels=labels).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss < 0.1

@@ -1,0 +1,190 @@
+"""`ChimeraConv`: invariances, batches, awkward graphs, and PyG's stacks."""
+
+import pytest
+import torch
+
+import chimera_ssm as chimera
+from chimera_ssm.nn import wiring
+
+KINDS = {
+    "exact": {},
+    "neumann": {"solver": chimera.Neumann(6)},
+    "wide": {"out_channels": 12, "expand": 2, "gate": True},
+}
+
+
+def random_graph(nodes, edges, seed, undirected=True):
+    draw = torch.Generator().manual_seed(seed)
+    ends = torch.randint(nodes, (2, edges), generator=draw)
+    return torch.cat([ends, ends.flip(0)], dim=1) if undirected else ends
+
+
+def many(seed=0):
+    """Awkward graphs in one batch: one node, no edges, no nodes, self-loops, duplicates, isolated nodes."""
+    graphs = [
+        (1, torch.empty(2, 0, dtype=torch.long)),
+        (5, random_graph(5, 6, seed)),
+        (4, torch.empty(2, 0, dtype=torch.long)),
+        (0, torch.empty(2, 0, dtype=torch.long)),
+        (7, torch.tensor([[0, 1, 1, 2, 2], [0, 2, 2, 1, 1]])),
+        (9, random_graph(9, 12, seed + 1, undirected=False)),
+    ]
+    starts = torch.tensor([0] + [n for n, _ in graphs]).cumsum(0)
+    edges = torch.cat([e + s for (_, e), s in zip(graphs, starts[:-1], strict=True)], dim=1)
+    batch = torch.repeat_interleave(torch.arange(len(graphs)), torch.tensor([n for n, _ in graphs]))
+    return graphs, edges, batch
+
+
+def build(variant="exact", **options):
+    torch.manual_seed(0)
+    return chimera.ChimeraConv(8, heads=2, state=4, edge_dim=3, **{**KINDS[variant], **options}).double()
+
+
+def features(nodes, edges):
+    draw = torch.Generator().manual_seed(5)
+    return tuple(torch.randn(n, c, generator=draw, dtype=torch.double) for n, c in ((nodes, 8), (edges, 3)))
+
+
+def run(conv, x, edges, edge_attr, batch, weight):
+    """Values and all gradients, those of the weights last."""
+    x, edge_attr = x.clone().requires_grad_(), edge_attr.clone().requires_grad_()
+    y = conv(x, edges, edge_attr, batch)
+    return [y, *torch.autograd.grad((y * weight).sum(), [x, edge_attr, *conv.parameters()])]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_permutations_change_the_order_and_nothing_else(kind):
+    graphs, edges, batch = many()
+    conv, (x, edge_attr) = build(kind), features(len(batch), edges.shape[1])
+    weight = torch.randn(len(batch), conv.out_channels, dtype=torch.double)
+    plain = run(conv, x, edges, edge_attr, batch, weight)
+    torch.manual_seed(1)
+    # the graphs in another order, the nodes of each in another order, and all edges of the batch mixed
+    order = torch.cat([(batch == g).nonzero().flatten()[torch.randperm(graphs[g][0])] for g in (4, 1, 5, 0, 3, 2)])
+    place, mixed = order.argsort(), torch.randperm(edges.shape[1])
+    regrouped = torch.repeat_interleave(torch.arange(6), torch.tensor([graphs[g][0] for g in (4, 1, 5, 0, 3, 2)]))
+    other = run(conv, x[order], place[edges[:, mixed]], edge_attr[mixed], regrouped, weight[order])
+    torch.testing.assert_close(other[0], plain[0][order])
+    torch.testing.assert_close(other[1], plain[1][order])
+    torch.testing.assert_close(other[2], plain[2][mixed])
+    for found, expected in zip(other[3:], plain[3:], strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("kind", ["exact", "wide"])
+def test_a_graph_alone_is_as_in_a_batch(kind):
+    graphs, edges, batch = many()
+    conv, (x, edge_attr) = build(kind), features(len(batch), edges.shape[1])
+    together = conv(x, edges, edge_attr, batch, batch_size=6)
+    torch.testing.assert_close(conv(x, edges, edge_attr), together)  # without batch: one graph of many components
+    for g, (_, own) in enumerate(graphs):
+        here = batch[edges[0]] == g
+        torch.testing.assert_close(conv(x[batch == g], own, edge_attr[here]), together[batch == g])
+
+
+def test_it_is_the_mixer_on_merged_edges():
+    edges, conv = random_graph(6, 20, 3, undirected=False), build()
+    x, edge_attr = features(6, 20)
+    merged, mean = chimera.merge_edges(edges, edge_attr)
+    assert merged.shape[1] < 20
+    expected = conv.mixer(x, chimera.Graph(6, merged), mean)
+    torch.testing.assert_close(conv(x, edges, edge_attr), expected)
+    torch.testing.assert_close(conv(x, edges.int(), edge_attr), expected)
+
+
+def test_dag_decomposition():
+    conv = build(kind=chimera.OnDAG())
+    _, edges, batch = many()
+    x, edge_attr = features(len(batch), edges.shape[1])
+    y = conv(x, edges, edge_attr, batch)
+    wired = wiring.wire(edges, len(batch), batch)
+    torch.testing.assert_close(y, conv.mixer(x, wired.topology, wired.features(edge_attr)))
+    assert not torch.allclose(y, build()(x, edges, edge_attr, batch))
+
+
+def test_graphs_are_planned_once(monkeypatch):
+    calls = []
+    plan = chimera.Graph._plan_elimination
+    monkeypatch.setattr(chimera.Graph, "_plan_elimination", lambda self, limit: calls.append(1) or plan(self, limit))
+    monkeypatch.setattr(wiring, "_graphs", wiring._Graphs())
+    wiring._wired.cache_clear()
+    convs = [build() for _ in range(3)]
+    rings = [torch.stack([torch.arange(n), (torch.arange(n) + 1) % n]) for n in (40, 41, 42)]
+    for first, second in [(0, 1), (1, 2), (2, 0)] * 2:
+        a, b = rings[first], rings[second]
+        batch = torch.tensor([0] * a.shape[1] + [1] * b.shape[1])
+        edges = torch.cat([a, b + a.shape[1]], dim=1)
+        x, edge_attr = features(len(batch), edges.shape[1])
+        for conv in convs:
+            conv(x, edges, edge_attr, batch)
+    assert len(calls) == 3
+    assert wiring._wired.cache_info().misses == 3
+
+
+def test_graphs_used_long_ago_are_forgotten(monkeypatch):
+    monkeypatch.setattr(wiring._Graphs, "CAPACITY", 40)
+    graphs = wiring._Graphs()
+    first, second, third = (graphs.find(10, random_graph(10, 3, seed).unique(dim=1).numpy()) for seed in (1, 2, 3))
+    assert graphs.find(10, first.edge_index.numpy()) is not first
+    assert graphs.find(10, third.edge_index.numpy()) is third
+    assert graphs.size <= 40
+    assert second is not third
+
+
+def test_in_stacks_of_pyg():
+    nn = pytest.importorskip("torch_geometric.nn")
+    edges = random_graph(9, 12, 1)
+    x, edge_attr = features(9, 24)
+    stack = nn.Sequential(
+        "x, edge_index, edge_attr, batch",
+        [
+            (chimera.ChimeraConv(8, 6, edge_dim=3), "x, edge_index, edge_attr, batch -> x"),
+            torch.nn.ReLU(),
+            (chimera.ChimeraConv(6), "x, edge_index -> x"),
+        ],
+    )
+    assert stack.float()(x.float(), edges, edge_attr.float(), torch.zeros(9, dtype=torch.long)).shape == (9, 6)
+    gps = nn.GPSConv(8, chimera.ChimeraConv(8, edge_dim=3), heads=2).double()
+    gps.reset_parameters()
+    assert gps(x, edges, edge_attr=edge_attr).shape == (9, 8)
+
+
+def test_parameters_are_drawn_anew():
+    conv = build(out_channels=6)
+    before = [p.clone() for p in conv.parameters()]
+    conv.reset_parameters()
+    changed = [not torch.equal(a, b) for a, b in zip(before, conv.parameters(), strict=True)]
+    assert sum(changed) == len(before) - 2  # D and the norm begin with ones
+    assert str(conv) == "ChimeraConv(8, 6, heads=2)"
+
+
+def test_no_nodes_at_all():
+    conv = chimera.ChimeraConv(8, 5)
+    assert conv(torch.empty(0, 8), torch.empty(2, 0, dtype=torch.long)).shape == (0, 5)
+
+
+def call(x=(4, 8), edges=((0, 1), (1, 2)), edge_attr=(2, 3), batch=None):
+    edges = torch.tensor(edges) if isinstance(edges, tuple) else edges
+    x, edge_attr = torch.zeros(*x), None if edge_attr is None else torch.zeros(*edge_attr)
+    return build().float()(x, edges, edge_attr, None if batch is None else torch.tensor(batch))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"x": (4, 7)}, r"x must have shape \[nodes, 8\], found \[4, 7\]"),
+        ({"edges": ((0, 4), (1, 2))}, r"edge 1 \(4 → 2\) is out of range: x has rows for the nodes 0 to 3"),
+        ({"edges": ((0, 1), (1, -1))}, r"edge 1 \(1 → -1\) is out of range"),
+        ({"edges": ((0.0, 1.0), (1.0, 2.0))}, "must hold integers, found torch.float32"),
+        ({"edges": ((0, 1), (1, 2), (2, 3))}, r"must have shape \[2, E\], found \[3, 2\]"),
+        ({"edges": torch.eye(2).to_sparse()}, "edge_index must be a tensor .*to_edge_index"),
+        ({"batch": [0, 0, 0]}, r"batch must have shape \[4\], a graph for each node, found \[3\]"),
+        ({"batch": [0, 1, 0, 1]}, "batch must be ascending"),
+        ({"batch": [0, 0, 1, 1]}, r"edge 1 \(1 → 2\) leads from graph 0 to graph 1"),
+        ({"edge_attr": (3, 3)}, "a row for each of the 2 edges, found 3"),
+        ({"edge_attr": None}, "edge_attr is needed"),
+    ],
+)
+def test_bad_input(options, message):
+    with pytest.raises(ValueError, match=message):
+        call(**options)
