@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from chimera_ssm.models import image_classifier
+from chimera_ssm.models import create_model, image_classifier
 from chimera_ssm.recipes import all_recipes, find_recipe
 from chimera_ssm.training.image_task import SIZES
 from chimera_ssm.training.settings import as_dict, from_dict
@@ -77,3 +77,33 @@ def test_names_and_scales_that_do_not_exist_are_refused():
     with pytest.raises(ValueError, match="image/digits exists at the scale laptop only, found --scale paper"):
         find_recipe("image/digits", "paper")
     assert find_recipe("image/digits", "laptop") == find_recipe("image/digits")
+
+
+# The paper's table of hyperparameters on the Long Range Graph Benchmark.
+LRGB = {
+    "lr": (0.001, 0.0015, 0.0035, 0.0035),
+    "dropout": (0.1, 0.1, 0.05, 0.05),
+    "num_hidden_layers": (8, 8, 8, 8),
+    "hidden_size": (64, 64, 64, 64),
+    "state_size": (96, 80, 64, 64),
+    "num_heads": (2, 4, 4, 4),
+    "batch_size": (64, 64, 32, 32),
+    "epochs": (200, 200, 200, 200),
+    "local": ("gcn", "gcn", "gcn", "gcn"),
+    "weight_decay": (0, 0, 0, 0),
+}
+GRAPHS = "peptides-func", "peptides-struct", "pascalvoc-sp", "coco-sp"
+
+
+@pytest.mark.parametrize("key", LRGB)
+def test_graphs_have_the_papers_values(key):
+    assert tuple(getattr(find_recipe(f"graph/{name}", "paper"), key) for name in GRAPHS) == LRGB[key]
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_graph_presets_are_those_of_the_recipes(name):
+    recipe = find_recipe(f"graph/{name}", "paper")
+    with torch.device("meta"):
+        config = create_model(f"chimera_graph_{name.replace('-', '_')}").config
+    for key in ("dropout", "num_hidden_layers", "hidden_size", "state_size", "num_heads", "local", "expand"):
+        assert getattr(config, key) == getattr(recipe, key)
