@@ -6,16 +6,20 @@ from chimera_ssm.nn.decay import mark_undecayed
 from chimera_ssm.nn.hyena import Hyena
 from chimera_ssm.nn.influence import influence
 from chimera_ssm.nn.kinds import Kind, OnDAG, OnGraph, OnGrid, OnLine, OnTwoLines, OnUndirectedLine
+from chimera_ssm.nn.m2 import M2
 from chimera_ssm.nn.mixer import Chimera, MixerState
+from chimera_ssm.nn.mlp_mixer import MLPMixer
 from chimera_ssm.nn.s4 import S4
 
 __all__ = [
+    "M2",
     "S4",
     "Block",
     "Chimera",
     "DropPath",
     "Hyena",
     "Kind",
+    "MLPMixer",
     "MixerState",
     "NeighbourConv",
     "OnDAG",
