@@ -28,7 +28,8 @@ _HOMES = {
         "select_solver", "solve",
     ),
     "nn": (
-        "Block", "Chimera", "ChimeraConv", "DropPath", "Hyena", "Kind", "MixerState", "NeighbourConv", "OnDAG",
+        "Block", "Chimera", "ChimeraConv", "DropPath", "Hyena", "Kind", "M2", "MLPMixer", "MixerState",
+        "NeighbourConv", "OnDAG",
         "OnGraph", "OnGrid", "OnLine", "OnTwoLines", "OnUndirectedLine", "S4", "WindowConv", "influence",
         "mark_undecayed",
     ),

@@ -11,8 +11,13 @@ from chimera_ssm.nn.sequence import long_convolution
 
 DIM = 6
 LENGTHS = [1, 2, 7, 16, 23]
-MIXERS = {"s4": lambda: chimera.S4(DIM, state_size=4), "hyena": lambda: chimera.Hyena(DIM)}
-BOTH = pytest.mark.parametrize("name", MIXERS)
+MIXERS = {
+    "s4": lambda: chimera.S4(DIM, state_size=4),
+    "hyena": lambda: chimera.Hyena(DIM),
+    "mlp": lambda: chimera.MLPMixer(DIM, max_length=23),
+    "m2": lambda: chimera.M2(DIM, blocks=2),
+}
+ALL = pytest.mark.parametrize("name", MIXERS)
 
 
 def build(name):
@@ -83,10 +88,27 @@ def slow_hyena(mixer, x):
     return mixer.out_proj(mixer.norm(y))
 
 
-SLOW = {"s4": slow_s4, "hyena": slow_hyena}
+def slow_mlp(mixer, x):
+    """Absent nodes are zeros: the matrices whole."""
+    padded = F.pad(x, (0, 0, 0, 23 - x.shape[1]))
+    s = mixer.back_to_nodes(F.gelu(mixer.along_nodes(padded.mT))).mT[:, : x.shape[1]]
+    return s + mixer.out_proj(F.gelu(mixer.along_features(mixer.norm(x + s))))
 
 
-@BOTH
+def slow_m2(mixer, x):
+    short = F.conv1d(mixer.in_proj(x).mT, mixer.conv.weight[:, None], mixer.conv.bias, padding=1, groups=3 * DIM).mT
+    q, k, v = short.chunk(3, dim=-1)
+    long = direct_convolution(k * v, slow_filter(mixer.filter, x.shape[1])) + mixer.D * k * v
+    s = mixer.out_proj(q * long) + direct_convolution(x, slow_filter(mixer.residual_filter, x.shape[1]))
+    gate, up, down = (torch.block_diag(*layer.weight) for layer in (mixer.gate, mixer.up, mixer.down))
+    u = mixer.norm(x + s)
+    return s + (F.gelu(u @ gate) * (u @ up)) @ down
+
+
+SLOW = {"s4": slow_s4, "hyena": slow_hyena, "mlp": slow_mlp, "m2": slow_m2}
+
+
+@ALL
 @pytest.mark.parametrize("length", LENGTHS)
 def test_values_and_gradients(name, length):
     mixer, x = build(name), features(2, length).requires_grad_()
@@ -102,7 +124,7 @@ def test_values_and_gradients(name, length):
             torch.testing.assert_close(fast, slow, msg=lambda m, label=label: f"{label}: {m}")
 
 
-@BOTH
+@ALL
 def test_nodes_hear_all_others(name):
     mixer, x = build(name), features(1, 9).requires_grad_()
     y = mixer(x, chimera.Grid((3, 3)))
@@ -111,7 +133,7 @@ def test_nodes_hear_all_others(name):
         assert (heard.abs().amax(-1) > 0).all()
 
 
-@BOTH
+@ALL
 def test_packed_leading_dimensions_and_topologies(name):
     mixer, x = build(name), features(2, 3, 12)
     grid, line = chimera.Grid((3, 4)), chimera.UndirectedLine(5)
@@ -121,13 +143,24 @@ def test_packed_leading_dimensions_and_topologies(name):
     torch.testing.assert_close(packed, torch.cat([y, mixer(x[..., :5, :], line)], dim=-2))
 
 
-@BOTH
+@ALL
+def test_absent_nodes_change_nothing(name):
+    mixer, x = build(name), features(3, 7)
+    mask = torch.tensor([[1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1], [1] * 7]).bool()
+    y = mixer(x, chimera.Line(7), node_mask=mask)
+    assert (y[~mask] == 0).all()
+    for row in range(3):
+        alone = x[row, mask[row]]
+        torch.testing.assert_close(y[row, mask[row]], mixer(alone, chimera.Line(len(alone))))
+
+
+@ALL
 def test_in_a_block(name):
     block, x = chimera.Block(DIM, build(name)).double(), features(2, 4)
     torch.testing.assert_close(block(x, chimera.Line(4)), x + block.mixer(block.norm(x), chimera.Line(4)))
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("whole", [True, False])
 def test_half_precision(name, whole):
     mixer, x = build(name).float(), 10 * features(2, 20).float()
@@ -142,7 +175,11 @@ def test_half_precision(name, whole):
     ("call", "message"),
     [
         (lambda: chimera.S4(4, state_size=3), "state_size must be even, found 3"),
-        (lambda: build("s4")(features(3), chimera.Line(3), node_mask=torch.ones(3).bool()), "S4 reads .* node_mask"),
+        (lambda: chimera.M2(6), "6 and 24 features cannot be cut into 4 blocks"),
+        (
+            lambda: chimera.MLPMixer(6, 2)(features(3).float(), chimera.Line(3)),
+            "at most 2 nodes, found 3: set max_length",
+        ),
         (lambda: build("hyena")(features(3), chimera.Line(3), torch.ones(2, 1)), "Hyena reads .* edge_attr"),
         (lambda: build("s4")(features(3), chimera.Line(4)), r"row for each node of Line\(4\), found \[3, 6\]"),
     ],

@@ -8,9 +8,10 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from chimera_ssm.nn import S4, Chimera, Hyena, mark_undecayed
+from chimera_ssm.nn import M2, S4, Chimera, Hyena, mark_undecayed
 from chimera_ssm.nn.conv import LocalConv
 from chimera_ssm.nn.hyena import HyenaFilter
+from chimera_ssm.nn.mlp_mixer import BlockDiagonal
 
 
 class ChimeraPreTrainedModel(PreTrainedModel):
@@ -42,9 +43,9 @@ class ChimeraPreTrainedModel(PreTrainedModel):
             nn.init.trunc_normal_(module.weight, std=std)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-        elif isinstance(module, nn.Embedding):
+        elif isinstance(module, (nn.Embedding, BlockDiagonal)):
             nn.init.trunc_normal_(module.weight, std=std)
         elif isinstance(module, (nn.RMSNorm, nn.LayerNorm, LocalConv, HyenaFilter)):
             module.reset_parameters()
-        elif isinstance(module, (Chimera, S4, Hyena)):
+        elif isinstance(module, (Chimera, S4, Hyena, M2)):
             module.reset_own_parameters()

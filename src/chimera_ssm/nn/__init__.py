@@ -7,10 +7,13 @@ from chimera_ssm.nn.graph_conv import ChimeraConv
 from chimera_ssm.nn.hyena import Hyena
 from chimera_ssm.nn.influence import influence
 from chimera_ssm.nn.kinds import Kind, OnDAG, OnGraph, OnGrid, OnLine, OnTwoLines, OnUndirectedLine
+from chimera_ssm.nn.m2 import M2
 from chimera_ssm.nn.mixer import Chimera, MixerState
+from chimera_ssm.nn.mlp_mixer import MLPMixer
 from chimera_ssm.nn.s4 import S4
 
 __all__ = [
+    "M2",
     "S4",
     "Block",
     "Chimera",
@@ -18,6 +21,7 @@ __all__ = [
     "DropPath",
     "Hyena",
     "Kind",
+    "MLPMixer",
     "MixerState",
     "NeighbourConv",
     "OnDAG",

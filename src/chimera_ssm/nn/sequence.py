@@ -25,14 +25,32 @@ class SequenceMixer(nn.Module, ABC):
     def forward(
         self, x: Tensor, topology: Topology, edge_attr: Tensor | None = None, node_mask: Tensor | None = None
     ) -> Tensor:
-        """Mix features ``[..., T, dim]``; of the topology only the number of nodes of each part is used."""
-        if edge_attr is not None or node_mask is not None:
-            raise ValueError(f"{type(self).__name__} reads nodes as a sequence: leave edge_attr and node_mask out")
+        """Mix features ``[..., T, dim]``; of the topology only the number of nodes of each part is used.
+
+        Where ``node_mask`` is False there is no node: the others are mixed as if they followed each other.
+        """
+        if edge_attr is not None:
+            raise ValueError(f"{type(self).__name__} reads nodes as a sequence: leave edge_attr out")
         if x.shape[-2] != topology.num_nodes:
             raise ValueError(f"x must have a row for each node of {topology!r}, found {list(x.shape)}")
-        flat = x.reshape(-1, *x.shape[-2:])
-        parts = flat.split([part.num_nodes for part in topology.parts], dim=1)
-        return torch.cat([self.mix(part) for part in parts], dim=1).reshape(x.shape)
+        sizes = [part.num_nodes for part in topology.parts]
+        parts = x.reshape(-1, *x.shape[-2:]).split(sizes, dim=1)
+        if node_mask is None:
+            mixed = [self.mix(part) for part in parts]
+        else:
+            masks = node_mask.expand(x.shape[:-1]).reshape(-1, x.shape[-2]).split(sizes, dim=1)
+            mixed = [self._mix_present(part, mask) for part, mask in zip(parts, masks, strict=True)]
+        return torch.cat(mixed, dim=1).reshape(x.shape)
+
+    def _mix_present(self, x: Tensor, present: Tensor) -> Tensor:
+        """Sequences ``[Z, T, dim]`` without their absent nodes, those of equal length together; zero elsewhere."""
+        y, lengths = torch.zeros_like(x), present.sum(dim=1)
+        for length in lengths.unique().tolist():
+            if length:
+                here = present & (lengths == length).unsqueeze(1)
+                mixed = self.mix(x[here].unflatten(0, (-1, length)))
+                y = y.masked_scatter(here.unsqueeze(-1), mixed.to(y.dtype))
+        return y
 
 
 def long_convolution(x: Tensor, kernel: Tensor) -> Tensor:

@@ -48,6 +48,10 @@ BERT = replace(PAPER, mixer="bert", num_hidden_layers=12, lr=5e-4, positions=512
 # FNet as in its own paper: BERT with the Fourier transform for attention; deeper, for the table's 112M.
 FNET = replace(BERT, mixer="fnet", num_hidden_layers=18)
 
+# MLP-Mixer and M2 in Chimera's block, as large as in the table: 112M and 116M.
+MLP = replace(PAPER, mixer="mlp", num_hidden_layers=18, lr=5e-4)
+M2 = replace(PAPER, mixer="m2", hidden_size=960, num_hidden_layers=13, lr=5e-4)
+
 # Layers and parameters controlled, 70M, with two fifths of the samples.
 _CONTROL = {"steps": 24_000, "warmup_steps": 1440, "max_tokens": 24_000 * BATCH * (LENGTH - 2)}
 CHIMERA_12L = replace(PAPER, num_hidden_layers=12, **_CONTROL)
@@ -59,6 +63,8 @@ RECIPES = {
     "text/c4-ug": Entry("the same on the undirected line", paper=UG),
     "text/c4-bert": Entry("the same with BERT-B, by its own column of the paper's table", paper=BERT),
     "text/c4-fnet": Entry("the same with FNet of 112M", paper=FNET),
+    "text/c4-mlp": Entry("the same with MLP-Mixer of 112M", paper=MLP),
+    "text/c4-m2": Entry("the same with Monarch Mixer of 116M", paper=M2),
     "text/c4-chimera-12l": Entry("the paper's control of layers: 12 layers, 70M", paper=CHIMERA_12L),
     "text/c4-chimera-6l": Entry("the paper's control of layers: 6 layers with expand 4, 70M", paper=CHIMERA_6L),
     "text/c4-bert-6l": Entry("the paper's control of layers: BERT with 6 layers, 70M", paper=BERT_6L),

@@ -27,7 +27,7 @@ class TextRecipe(Recipe):
     mask: float = setting(0.3, "part of the words to guess in training", above=0, most=1)
     eval_mask: float = setting(0.15, "part of the words to guess in evaluation", above=0, most=1, at_eval=True)
 
-    mixer: Literal["chimera", "bert", "fnet"] = setting("chimera", "what mixes the tokens")
+    mixer: Literal["chimera", "mlp", "m2", "bert", "fnet"] = setting("chimera", "what mixes the tokens")
     variant: Literal["dag", "ug"] = setting("dag", "the line forward and backward, or the undirected line")
     hidden_size: int = setting(128, "features of a token", least=1)
     num_hidden_layers: int = setting(4, "blocks", least=1)

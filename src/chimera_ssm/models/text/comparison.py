@@ -42,7 +42,7 @@ def match_text_parameters(mixer: str, target: int, **sizes: Any) -> dict[str, An
         The sizes, for `text_model`.
     """
     _check_mixer(mixer)
-    step = chimera_step(**sizes) if mixer == "chimera" else _BERT_STEP if mixer == "bert" else 1
+    step = chimera_step(**sizes) if mixer == "chimera" else _STEPS.get(mixer, 1)
 
     def count(width: int) -> int:
         with torch.device("meta"):
@@ -51,8 +51,8 @@ def match_text_parameters(mixer: str, target: int, **sizes: Any) -> dict[str, An
     return {**sizes, "hidden_size": matching_width(count, target, step, mixer)}
 
 
-#: Widths of BERT are multiples of this, so that there are two heads at least.
-_BERT_STEP = 2
+#: Widths are multiples of these: BERT has two heads at least, M2's matrices have four blocks.
+_STEPS = {"bert": 2, "m2": 4}
 
 
 def _bert(sizes: ChimeraTextConfig) -> BertForMaskedLM:

@@ -6,7 +6,7 @@ from typing import Any
 
 from transformers import PreTrainedConfig
 
-CHOICES = {"variant": ("dag", "ug"), "mixer": ("chimera",)}
+CHOICES = {"variant": ("dag", "ug"), "mixer": ("chimera", "mlp", "m2")}
 
 
 class ChimeraTextConfig(PreTrainedConfig):

@@ -13,7 +13,7 @@ from transformers.utils import can_return_tuple
 
 from chimera_ssm.models.base import ChimeraPreTrainedModel
 from chimera_ssm.models.text.configuration import ChimeraTextConfig
-from chimera_ssm.nn import Block, Chimera, OnTwoLines, OnUndirectedLine
+from chimera_ssm.nn import M2, Block, Chimera, MLPMixer, OnTwoLines, OnUndirectedLine
 from chimera_ssm.nn.norm import RMSNorm
 from chimera_ssm.topology import Topology, UndirectedLine, batch
 
@@ -129,6 +129,10 @@ def _check(x: Tensor, attention_mask: Tensor | None, seq_idx: Tensor | None, pos
 
 
 def _mixer(config: ChimeraTextConfig) -> nn.Module:
+    if config.mixer == "mlp":
+        return MLPMixer(config.hidden_size, config.max_length, config.expand)
+    if config.mixer == "m2":
+        return M2(config.hidden_size, config.expand)
     return Chimera(
         config.hidden_size,
         config.num_heads,
