@@ -17,11 +17,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from chimera_ssm.solvers import compiled
 from chimera_ssm.solvers.base import Resolvent
 from chimera_ssm.solvers.forms import Term, mix_by_mask, mix_by_states
 from chimera_ssm.solvers.scan import PathResolvent, line_resolvent, to_chunks
 from chimera_ssm.solvers.sweep import Sweep
 from chimera_ssm.topology import Line, Topology, UndirectedLine
+from chimera_ssm.topology.plans import PathPlan
 
 #: Pivots are at least a half, so that products of this many stay far from underflow in float64.
 _LONGEST_PRODUCT = 256
@@ -34,12 +36,8 @@ class UndirectedPathResolvent(Resolvent):
         super().__init__(topology, weight)
         plan = topology.tensors("undirected_paths", weight.device)
         self.nodes = plan.nodes
-        padded = pad(weight, (0, 1)).to(torch.float32 if weight.device.type == "mps" else torch.float64)
-        b, a = padded[:, plan.ahead][:, 1:], padded[:, plan.back][:, :-1]
-        ahead, back = pivots(a * b), pivots((a * b).flip(1)).flip(1)
-        self.theta = (1 / (ahead + back - 1)).to(weight.dtype)
-        self.ahead = (b / back[:, 1:]).to(weight.dtype)
-        self.back = (a / ahead[:, :-1]).to(weight.dtype)
+        factors = compiled.path_factors if compiled.usable(weight) else path_factors
+        self.theta, self.ahead, self.back = factors(plan, weight)
 
     def solve(self, rhs: Tensor) -> Tensor:
         b = self.theta.unsqueeze(-1) * self._lay_out(rhs, 1)
@@ -75,6 +73,16 @@ class UndirectedPathResolvent(Resolvent):
 @lru_cache(maxsize=64)
 def _both_ways(num_nodes: int) -> tuple[Line, Line]:
     return UndirectedLine(num_nodes).dags()
+
+
+def path_factors(plan: PathPlan, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """θ ``[G, T]``, f⁺ and f⁻ ``[G, T − 1]`` from weights ``[G, E]``, in line order."""
+    padded = pad(weight, (0, 1)).to(torch.float32 if weight.device.type == "mps" else torch.float64)
+    b, a = padded[:, plan.ahead][:, 1:], padded[:, plan.back][:, :-1]
+    ahead, back = pivots(a * b), pivots((a * b).flip(1)).flip(1)
+    factors = 1 / (ahead + back - 1), b / back[:, 1:], a / ahead[:, :-1]
+    theta, fore, aft = (x.to(weight.dtype) for x in factors)
+    return theta, fore, aft
 
 
 def pivots(p: Tensor) -> Tensor:

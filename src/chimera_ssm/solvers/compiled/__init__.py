@@ -8,5 +8,15 @@ from chimera_ssm.solvers.compiled.common import usable
 from chimera_ssm.solvers.compiled.lu import CompiledLDU, lu_mix_mask
 from chimera_ssm.solvers.compiled.masks import mix_by_masks
 from chimera_ssm.solvers.compiled.states import mix_by_states
+from chimera_ssm.solvers.compiled.undirected_line import path_factors
 
-__all__ = ["CompiledLDU", "CompiledSweep", "lu_mix_mask", "mix_by_masks", "mix_by_states", "spread", "usable"]
+__all__ = [
+    "CompiledLDU",
+    "CompiledSweep",
+    "lu_mix_mask",
+    "mix_by_masks",
+    "mix_by_states",
+    "path_factors",
+    "spread",
+    "usable",
+]

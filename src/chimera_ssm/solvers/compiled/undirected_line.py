@@ -1,0 +1,48 @@
+"""Factors of undirected paths, as autograd sees them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from chimera_ssm.solvers.compiled.common import arrays_of
+from chimera_ssm.topology.plans import PathPlan
+
+
+def path_factors(plan: PathPlan, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """θ ``[G, T]``, f⁺ and f⁻ ``[G, T − 1]`` from weights ``[G, E]``, in line order."""
+    return _PathFactors.apply(plan, weight)
+
+
+class _PathFactors(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, plan: PathPlan, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        from chimera_ssm.solvers.kernels import undirected_line
+
+        ctx.plan = plan
+        ctx.save_for_backward(weight)
+        (heads, _), nodes = weight.shape, plan.ahead.shape[0]
+        theta, fore, aft = (weight.new_empty(heads, nodes - k) for k in (0, 1, 1))
+        _run(undirected_line.factors, plan, weight, theta, fore, aft)
+        return theta, fore, aft
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor]:
+        from chimera_ssm.solvers import undirected_line as plain
+        from chimera_ssm.solvers.kernels import undirected_line
+
+        (weight,) = ctx.saved_tensors
+        if torch.is_grad_enabled():  # second derivatives are rare: plain PyTorch has them
+            return None, *torch.autograd.grad(plain.path_factors(ctx.plan, weight), weight, grads, create_graph=True)
+        dw = torch.empty_like(weight, memory_format=torch.contiguous_format)
+        _run(undirected_line.factors_adjoint, ctx.plan, weight, *grads, dw)
+        return None, dw
+
+
+def _run(kernel: Any, plan: PathPlan, weight: Tensor, *tensors: Tensor) -> None:
+    from chimera_ssm.solvers.kernels import pool
+
+    arrays = arrays_of(plan.ahead, plan.back, weight, *tensors)
+    pool.run(kernel, weight.shape[0], *arrays, work=50 * tensors[0].numel())
