@@ -68,6 +68,41 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(("N", "P", "groups"), [(8, 8, 1), (16, 24, 2), (3, 5, 2)])
+@pytest.mark.parametrize(
+    "topologies",
+    [
+        [chimera.Line(4)],
+        chimera.UndirectedLine(13).dags(),
+        chimera.Grid((3, 5)).dags(),
+        [zoo.complete_dag(9)],
+        [zoo.random_dag(11, 20), chimera.Line(11)],
+        [chimera.Line(3)],
+    ],
+    ids=str,
+)
+def test_small_mixes(topologies, N, P, groups, shared):
+    """What is done in one call (N and P multiples of 8, T at least 4) and what is not: strided and expanded alike."""
+    torch.manual_seed(0)
+    T, count = topologies[0].num_nodes, len(topologies)
+    weights = [torch.randn(2, 4, t.num_edges, dtype=torch.float64, requires_grad=True) for t in topologies]
+    C, B = torch.randn(2, count, T, 2, groups, N, dtype=torch.float64, requires_grad=True).unbind(0)
+    Cs, Bs = (list(x.permute(0, 2, 3, 1, 4).unbind(0)) for x in (C, B))
+    if shared:
+        Cs, Bs = [Cs[0]] * count, [Bs[0]] * count
+    V = torch.randn(2, T, 4, P, dtype=torch.float64, requires_grad=True).transpose(1, 2)
+    scales = [torch.randn(2, 4, T, dtype=torch.float64, requires_grad=True) for _ in topologies]
+    inputs = [*weights, *scales, C, B, V]
+
+    def results(solver):
+        y = chimera.mix(list(topologies), weights, Cs, Bs, V, scales, solver=solver)
+        return [y, *torch.autograd.grad(y, inputs, torch.tensor(0.5, dtype=y.dtype).expand_as(y))]
+
+    for found, expected in zip(results(None), results(chimera.Dense()), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
 @pytest.fixture
 def threads(monkeypatch):
     """Sets what the kernels ask for. (Setting it in PyTorch would make MKL's later inverses hang.)"""

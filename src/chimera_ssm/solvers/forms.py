@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 
+import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
@@ -77,7 +78,7 @@ def _compilable(terms: list[Term], V: Tensor) -> bool:
 
 def _columns(terms: list[Term], V: Tensor) -> tuple[list, list, list, list, Tensor, list]:
     """Arguments of a compiled mix: topologies, weights, Cs, Bs, V, scales."""
-    ones = V.new_ones(V.shape[:3]) if any(t.scale is None for t in terms) else None
+    ones = _ones(V.shape[:3], V.dtype) if any(t.scale is None for t in terms) else None
     return (
         [t.topology for t in terms],
         [t.weight for t in terms],
@@ -86,6 +87,13 @@ def _columns(terms: list[Term], V: Tensor) -> tuple[list, list, list, list, Tens
         V,
         [ones if t.scale is None else t.scale for t in terms],
     )
+
+
+@lru_cache(maxsize=8)
+def _ones(shape: torch.Size, dtype: torch.dtype) -> Tensor:
+    """Kept from call to call; nobody writes here."""
+    with torch.inference_mode(False):  # it may be used for training next
+        return torch.ones(shape, dtype=dtype)
 
 
 def _mix_columns(term: Term, V: Tensor) -> Tensor:

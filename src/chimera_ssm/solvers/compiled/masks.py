@@ -14,11 +14,13 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from chimera_ssm.solvers.blocks import join, split
-from chimera_ssm.solvers.compiled.common import flipped, plan_of, quarters, values_wanted
+from chimera_ssm.solvers.compiled.common import arrays_of, flipped, plan_of, quarters, values_wanted
 from chimera_ssm.topology import Topology
 
 #: Numbers of M that exist at once: enough to keep threads busy, few enough to stay in a cache.
 _MASK_ELEMENTS = 1 << 21
+#: Multiplications that take less time than a few calls of PyTorch.
+_SMALL_WORK = 1_000_000
 
 
 class _Scratch(local):
@@ -64,6 +66,8 @@ def mix_by_masks(topologies: list[Topology], weights: list[Tensor], Cs: list[Ten
 
 def _forward(V: Tensor, layout: _Layout, tensors: tuple[Tensor, ...], keep: bool) -> tuple[Tensor, list[Tensor]]:
     """The mix, and the products S of each chunk if they are to be kept."""
+    if layout.small:
+        return _small_forward(V, layout, *quarters(tensors)), []
     inputs = _Inputs(layout, *quarters(tensors))
     v = layout.rows(V)
     y, kept = v.new_empty(v.shape), []
@@ -73,6 +77,16 @@ def _forward(V: Tensor, layout: _Layout, tensors: tuple[Tensor, ...], keep: bool
         torch.bmm(layout.narrowed(M), chunk.of(v), out=chunk.of(y))
         kept += [S] if keep else []
     return layout.nodes(y, V.shape), kept
+
+
+def _small_forward(V: Tensor, layout: _Layout, weights: Any, scales: Any, Cs: Any, Bs: Any) -> Tensor:
+    """The whole mix in one call; shapes are left to the kernel, each view would cost two microseconds."""
+    from chimera_ssm.solvers.kernels import small
+
+    y = torch.empty_like(V, memory_format=torch.contiguous_format)
+    joined = torch.cat(_equally_long(weights)), torch.cat(scales), layout.joined(Cs), layout.joined(Bs)
+    small.small_forward(layout.share, layout.forward_plans, *arrays_of(*joined, V, y))
+    return y
 
 
 class _MaskMix(torch.autograd.Function):
@@ -90,6 +104,9 @@ class _MaskMix(torch.autograd.Function):
         layout, (V, *saved) = ctx.layout, ctx.saved_tensors
         count = 4 * len(layout.topologies)
         inputs, kept = _Inputs(layout, *quarters(tuple(saved[:count]))), saved[count:]
+        if layout.small:
+            dV, gradients = inputs.small_gradients(V, grads[0])
+            return dV, None, *gradients.of_tensors()
         v, g = layout.rows(V), layout.rows(grads[0])
         dV, gradients = v.new_empty(v.shape), _Gradients(inputs)
         for number, chunk in enumerate(layout.chunks):
@@ -151,7 +168,13 @@ class _Layout:
         self.share = self.heads // self.groups
         self.pairs = sorted(set(first_use))
         self.which = np.array([self.pairs.index(d) for d in first_use])
-        self.products_are_small = len(self.pairs) * self.groups * self.columns <= 2 * self.heads * V[3]
+        rows, N, P = self.parts * self.side, C[3], V[3]
+        work = rows * self.columns * (self.heads * (P + 4 * len(topologies)) + self.groups * len(self.pairs) * N)
+        fits = self.plan.trivial and self.parts == 1 and self.side >= 4 and N % 8 == 0 and P % 8 == 0
+        self.small = fits and work < _SMALL_WORK
+        self.products_are_small = (
+            not self.small and len(self.pairs) * self.groups * self.columns <= 2 * self.heads * V[3]
+        )
         self.chunks = self._chunks()
 
     def _chunks(self) -> list[_Chunk]:
@@ -164,6 +187,16 @@ class _Layout:
             )
             chunks.append(_Chunk(first * self.share, (last - first) * self.share, groups, blocks, step >= self.groups))
         return chunks
+
+    def joined(self, tensors: tuple[Tensor, ...]) -> Tensor:
+        """``[Z, G, pairs·T, N]`` of each pair's C or B: as if stacked, at half the cost."""
+        found = [tensors[d] for d in self.pairs]
+        return torch.cat(found, dim=2) if len(found) > 1 else found[0]
+
+    def rows_of_pairs(self, tensors: tuple[Tensor, ...]) -> Tensor:
+        """``[groups·pairs·parts, side, N]`` of each pair's C or B."""
+        joined = self.joined(tensors)
+        return self.rows(joined if self.plan.trivial else joined.unflatten(2, (len(self.pairs), -1)))
 
     def rows(self, x: Tensor) -> Tensor:
         """``[..., T, K]`` → ``[·, side, K]``."""
@@ -213,10 +246,20 @@ class _Inputs:
 
     def __init__(self, layout: _Layout, weights: Any, scales: Any, Cs: Any, Bs: Any):
         self.layout = layout
-        self.weight = _stacked(weights).view(len(weights), layout.heads, -1)
-        self.scale = torch.stack(scales).view(len(scales), layout.heads, -1)
-        self.C = layout.rows(torch.stack([Cs[d] for d in layout.pairs], dim=2))
-        self.B = layout.rows(torch.stack([Bs[d] for d in layout.pairs], dim=2))
+        self.weight = torch.cat(_equally_long(weights)).view(len(weights), layout.heads, -1)
+        self.scale = torch.cat(scales).view(len(scales), layout.heads, -1)
+        self.C, self.B = layout.rows_of_pairs(Cs), layout.rows_of_pairs(Bs)
+
+    def small_gradients(self, V: Tensor, G: Tensor) -> tuple[Tensor, _Gradients]:
+        """Its gradients in one call."""
+        from chimera_ssm.solvers.kernels import small
+
+        layout, v, found = self.layout, self.layout.rows(V), _Gradients(self)
+        dV = torch.empty_like(v, memory_format=torch.contiguous_format)
+        given = arrays_of(self.weight, self.scale, self.C, self.B, v, layout.rows(G))
+        wanted = arrays_of(found.weight, found.scale, found.C, found.B, dV)
+        small.small_backward(layout.share, layout.forward_plans, layout.backward_plans, *given, *wanted)
+        return dV.view(V.shape), found
 
     def products(self, chunk: _Chunk, keep: bool) -> Tensor:
         """``S = C Bᵀ``, ``[groups, pairs, parts·side, columns]``; in memory of its own if it is to be kept."""
@@ -246,7 +289,8 @@ class _Gradients:
     def __init__(self, inputs: _Inputs):
         self.layout, self.inputs = inputs.layout, inputs
         self.weight, self.scale, self.C, self.B = (
-            torch.empty_like(x) for x in (inputs.weight, inputs.scale, inputs.C, inputs.B)
+            torch.empty_like(x, memory_format=torch.contiguous_format)
+            for x in (inputs.weight, inputs.scale, inputs.C, inputs.B)
         )
 
     def add(self, chunk: _Chunk, S: Tensor, dM: Tensor) -> None:
@@ -282,10 +326,10 @@ class _Gradients:
         ]
 
 
-def _stacked(tensors: tuple[Tensor, ...]) -> Tensor:
-    """``[D, ..., ·]``, zeros where a topology has less."""
+def _equally_long(tensors: tuple[Tensor, ...]) -> list[Tensor]:
+    """With zeros where a topology has less."""
     size = max([x.shape[-1] for x in tensors])
-    return torch.stack([x if x.shape[-1] == size else pad(x, (0, size - x.shape[-1])) for x in tensors])
+    return [x if x.shape[-1] == size else pad(x, (0, size - x.shape[-1])) for x in tensors]
 
 
 def _stack_plans(plans: list[Any], name: str) -> Any:
