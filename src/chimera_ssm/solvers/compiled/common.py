@@ -10,6 +10,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -48,6 +49,11 @@ def padded(x: Tensor, multiple: int) -> Tensor:
     """``x`` with zeros after its last dimension up to a multiple, contiguous."""
     missing = -x.shape[-1] % multiple
     return (pad(x, (0, missing)) if missing else x).contiguous()
+
+
+def zeros(*shape: int, like: Tensor) -> Tensor:
+    """Zeros in NumPy's memory, which asks for large pages: new pages of 4 kB would cost more than what is done with them."""
+    return torch.from_numpy(np.zeros(shape, dtype=str(like.dtype).removeprefix("torch.")))
 
 
 _backward_only: ContextVar[bool] = ContextVar("chimera_backward_only", default=False)

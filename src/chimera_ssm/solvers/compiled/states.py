@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chimera_ssm.solvers.compiled.common import arrays_of, padded, plan_of, quarters, values_wanted
+from chimera_ssm.solvers.compiled.common import arrays_of, padded, plan_of, quarters, values_wanted, zeros
 from chimera_ssm.topology import Topology
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class _StateMix(torch.autograd.Function):
         if not values_wanted():
             return torch.empty_like(V)
         v = padded(V.detach(), states.CHANNELS).flatten(0, 1)
-        y = torch.zeros_like(v)
+        y = zeros(*v.shape, like=v)
         calls = []
         for topology, w, scale, C, B in zip(topologies, *quarters(tensors), strict=True):
             plan, (others, begin, edge, place, _) = plan_of(topology, carry=True), _other_edges(topology)
@@ -50,7 +50,7 @@ class _StateMix(torch.autograd.Function):
 
         V, *tensors = ctx.saved_tensors
         v, g = (padded(x, states.CHANNELS).flatten(0, 1) for x in (V, grads[0]))
-        dv, parts = torch.zeros_like(v), v.shape[2] // states.CHANNELS
+        dv, parts = zeros(*v.shape, like=v), v.shape[2] // states.CHANNELS
         ranges = min(pool.threads_for(_state_work(ctx.topologies[0], v, tensors[-1])), v.shape[0] * parts)
         results: list[list[Tensor]] = [[], [], [], []]
         for topology, w, scale, C, B in zip(ctx.topologies, *quarters(tuple(tensors)), strict=True):

@@ -14,6 +14,8 @@ from chimera_ssm.solvers.kernels.simd import add_totals, at, load, put, splat, s
 
 STATES, CHANNELS = 4, 16
 BLOCK = STATES * CHANNELS
+#: Blocks of states that the adjoint takes in turn for each segment of nodes.
+BLOCKS_IN_TURN = 8
 
 
 @inlined
@@ -190,22 +192,23 @@ def backward(others, first, last, ranges, steps, arrays):
     are divided into ``ranges``, each with gradients of B and C of its own, so that their sum does not depend on
     timing: ``dw [P/16, H, E]``, ``dbeta [P/16, H, T]``, ``dB, dC [ranges, G, N/4, T, 4]``; all are added to.
 
-    States are computed once to keep those that cross from segment to segment, and again for a segment at a time. In
-    the rows ``h`` of a segment ``there`` tells where an edge's source is: among the slots as they were at its
-    begin, or, after the block carried into it, among its own steps.
+    States are computed once to keep those that cross from segment to segment, and again for a segment at a time, eight
+    blocks of states in turn while what belongs to the segment's nodes is in the cache. In the rows ``h`` of a segment
+    ``there`` tells where an edge's source is: among the slots as they were at its begin, or, after the block carried
+    into it, among its own steps.
     """
     node, carried, begin, edge, place, source_slot, there, latest, slot, back_slot, slots, segment = steps
     w, beta, B, C, V, G, dw, dbeta, dB, dC, dV = arrays
     (heads, edges), (groups, blocks, nodes, _), P = w.shape, B.shape, V.shape[2]
-    parts, segments, rows = P // CHANNELS, -(-nodes // segment), slots + 3
+    parts, segments, rows, together = P // CHANNELS, -(-nodes // segment), slots + 3, min(blocks, BLOCKS_IN_TURN)
     tasks, crossing = heads * parts, rows * BLOCK
-    kept = np.zeros((segments, rows, BLOCK), V.dtype)
-    h, adjoint = np.zeros((rows + 1 + segment, BLOCK), V.dtype), np.zeros((rows, BLOCK), V.dtype)
+    kept = np.zeros((segments, together, rows, BLOCK), V.dtype)
+    states, adjoint = np.zeros((together, rows, BLOCK), V.dtype), np.zeros((together, rows, BLOCK), V.dtype)
+    h = np.zeros((rows + 1 + segment, BLOCK), V.dtype)
     v, g = np.empty((nodes, CHANNELS), V.dtype), np.empty((nodes, CHANNELS), V.dtype)
     dv = np.empty((nodes, CHANNELS), V.dtype)
-    cw, ew = np.empty(nodes, V.dtype), np.empty(edge.size, V.dtype)
+    cw, ew = np.zeros(nodes + 1, V.dtype), np.empty(edge.size, V.dtype)
     dcw, dew = np.empty((nodes, 8), V.dtype), np.empty((edge.size, 8), V.dtype)  # sums of eight lanes
-    nothing = read(np.zeros(BLOCK, V.dtype), 0)
     for r in range(first, last):
         for task in range(tasks * r // ranges, tasks * (r + 1) // ranges):
             head, part = task // parts, task % parts
@@ -219,53 +222,61 @@ def backward(others, first, last, ranges, steps, arrays):
             dv[:] = 0
             dcw[:] = 0
             dew[:] = 0
-            for block in range(blocks):
-                go = (group * blocks + block) * nodes * STATES
-                dgo = go + r * groups * blocks * nodes * STATES
-                h[:] = 0
-                x = nothing
+            for block in range(0, blocks, together):
+                turns = min(together, blocks - block)
+                states[:] = 0
+                adjoint[:, slots + 1] = 0
                 for s in range(segments):
-                    cross(kept, s * crossing, h, 0, slots * BLOCK)
-                    write(kept, s * crossing + slots * BLOCK, x)
-                    for k in range(s * segment, min((s + 1) * segment, (segments - 1) * segment)):
-                        new = outer(B, go + STATES * k, load(v, CHANNELS * k), load(v, CHANNELS * k + 8))
-                        x = advance(others, x, k, new, cw, ew, begin, place, h, 0)
-                        if others > 0:
-                            write(h, BLOCK * at(slot, k), x)
-                handed, hand = nothing, V.dtype.type(0)
+                    for turn in range(turns):
+                        here, there_kept = turn * crossing, (s * together + turn) * crossing
+                        go = (group * blocks + block + turn) * nodes * STATES
+                        cross(kept, there_kept, states, here, (slots + 2) * BLOCK)
+                        x = read(states, here + (slots + 1) * BLOCK)
+                        for k in range(s * segment, min((s + 1) * segment, (segments - 1) * segment)):
+                            new = outer(B, go + STATES * k, load(v, CHANNELS * k), load(v, CHANNELS * k + 8))
+                            x = advance(others, x, k, new, cw, ew, begin, place, states, here)
+                            if others > 0:
+                                write(states, here + BLOCK * at(slot, k), x)
+                        write(states, here + (slots + 1) * BLOCK, x)
                 for s in range(segments - 1, -1, -1):
                     start, count = s * segment, min(nodes - s * segment, segment)
-                    cross(h, 0, kept, s * crossing, slots * BLOCK)
-                    x = read(kept, s * crossing + slots * BLOCK)
-                    write(h, BLOCK * rows, x)
-                    for j in range(count):
-                        q, o = CHANNELS * (start + j), STATES * (start + j)
-                        new = outer(B, go + o, load(v, q), load(v, q + 8))
-                        x = advance(others, x, start + j, new, cw, ew, begin, there, h, 0)
-                        write(h, BLOCK * (rows + 1 + j), x)
-                        add_products(dC, dgo + o, x, load(g, q), load(g, q + 8))
-                    for j in range(count - 1, -1, -1):
-                        k, q, o = start + j, CHANNELS * (start + j), STATES * (start + j)
-                        x = plus(outer(C, go + o, load(g, q), load(g, q + 8)), hand, handed)
-                        if others > 0:
-                            x = sum_of(x, read(adjoint, BLOCK * at(back_slot, k)))
-                        d0, d1 = inner(B, go + o, x)
-                        store(dv, q, load(dv, q) + d0)
-                        store(dv, q + 8, load(dv, q + 8) + d1)
-                        add_products(dB, dgo + o, x, load(v, q), load(v, q + 8))
-                        add_lanes(dcw, 8 * k, x, read(h, BLOCK * (rows + j)))
-                        if others == 1:
-                            add_lanes(dew, 8 * k, x, read(h, BLOCK * at(there, k)))
-                            write(adjoint, BLOCK * at(source_slot, k), times(at(ew, k), x))
-                        if others == 2:
-                            for e in range(at(begin, k), at(begin, k + 1)):
-                                add_lanes(dew, 8 * e, x, read(h, BLOCK * at(there, e)))
-                                target = BLOCK * at(source_slot, e)
-                                if at(latest, e):
-                                    write(adjoint, target, times(at(ew, e), x))
-                                else:
-                                    write(adjoint, target, plus(read(adjoint, target), at(ew, e), x))
-                        handed, hand = x, at(cw, k)
+                    for turn in range(turns):
+                        here, there_kept = turn * crossing, (s * together + turn) * crossing
+                        go = (group * blocks + block + turn) * nodes * STATES
+                        dgo = go + r * groups * blocks * nodes * STATES
+                        cross(h, 0, kept, there_kept, slots * BLOCK)
+                        x = read(kept, there_kept + (slots + 1) * BLOCK)
+                        write(h, BLOCK * rows, x)
+                        for j in range(count):
+                            q, o = CHANNELS * (start + j), STATES * (start + j)
+                            new = outer(B, go + o, load(v, q), load(v, q + 8))
+                            x = advance(others, x, start + j, new, cw, ew, begin, there, h, 0)
+                            write(h, BLOCK * (rows + 1 + j), x)
+                            add_products(dC, dgo + o, x, load(g, q), load(g, q + 8))
+                        handed = read(adjoint, here + (slots + 1) * BLOCK)
+                        for j in range(count - 1, -1, -1):
+                            k, q, o = start + j, CHANNELS * (start + j), STATES * (start + j)
+                            x = plus(outer(C, go + o, load(g, q), load(g, q + 8)), at(cw, k + 1), handed)
+                            if others > 0:
+                                x = sum_of(x, read(adjoint, here + BLOCK * at(back_slot, k)))
+                            d0, d1 = inner(B, go + o, x)
+                            store(dv, q, load(dv, q) + d0)
+                            store(dv, q + 8, load(dv, q + 8) + d1)
+                            add_products(dB, dgo + o, x, load(v, q), load(v, q + 8))
+                            add_lanes(dcw, 8 * k, x, read(h, BLOCK * (rows + j)))
+                            if others == 1:
+                                add_lanes(dew, 8 * k, x, read(h, BLOCK * at(there, k)))
+                                write(adjoint, here + BLOCK * at(source_slot, k), times(at(ew, k), x))
+                            if others == 2:
+                                for e in range(at(begin, k), at(begin, k + 1)):
+                                    add_lanes(dew, 8 * e, x, read(h, BLOCK * at(there, e)))
+                                    target = here + BLOCK * at(source_slot, e)
+                                    if at(latest, e):
+                                        write(adjoint, target, times(at(ew, e), x))
+                                    else:
+                                        write(adjoint, target, plus(read(adjoint, target), at(ew, e), x))
+                            handed = x
+                        write(adjoint, here + (slots + 1) * BLOCK, handed)
             for k in range(nodes):
                 t, q, there_v = at(node, k), CHANNELS * k, vo + at(node, k) * P
                 d0, d1, scale = load(dv, q), load(dv, q + 8), splat(at(beta, bo + at(node, k)))
