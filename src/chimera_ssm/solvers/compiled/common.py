@@ -52,7 +52,7 @@ def padded(x: Tensor, multiple: int) -> Tensor:
 
 
 def zeros(*shape: int, like: Tensor) -> Tensor:
-    """Zeros in NumPy's memory, which asks for large pages: new pages of 4 kB would cost more than what is done with them."""
+    """Zeros in NumPy's memory, which asks for large pages: new ones of 4 kB cost more than what is done with them."""
     return torch.from_numpy(np.zeros(shape, dtype=str(like.dtype).removeprefix("torch.")))
 
 

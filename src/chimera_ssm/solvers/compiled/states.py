@@ -59,7 +59,7 @@ class _StateMix(torch.autograd.Function):
             b, c = _in_blocks(B, topology), _in_blocks(C, topology)
             dw, dscale = v.new_zeros(parts, *w.shape), v.new_zeros(parts, *scale.flatten(0, 1).shape)
             dB, dC = v.new_zeros(2, ranges, *b.shape)
-            steps = (
+            steps = states.BackSteps(
                 plan.node, plan.carried, begin, edge, place, _source_slots(topology), _places(topology, segment),
                 latest, plan.slot, _back_slots(topology), plan.slots, segment,
             )  # fmt: skip

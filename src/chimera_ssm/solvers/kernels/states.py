@@ -7,6 +7,8 @@ Arrays: ``w [H, E]``, ``beta [H, T]``, ``B, C [G, N/4, T, 4]`` in the order of s
 leading dimensions in H and G; P is a multiple of 16.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from chimera_ssm.solvers.kernels.jit import inlined, kernel
@@ -184,6 +186,108 @@ def forward(others, first, last, steps, arrays):
             scatter(Y, y, node, start, count, vo, P)
 
 
+class BackSteps(NamedTuple):
+    """What the adjoint knows of a topology, see `chimera_ssm.solvers.compiled.states` and `SweepPlan`."""
+
+    node: np.ndarray
+    carried: np.ndarray
+    begin: np.ndarray
+    edge: np.ndarray
+    place: np.ndarray
+    source_slot: np.ndarray
+    there: np.ndarray
+    latest: np.ndarray
+    slot: np.ndarray
+    back_slot: np.ndarray
+    slots: int
+    segment: int
+
+
+@inlined
+def cross_segments(others, start, stop, turn, go, steps, weights, B, v, states, kept, ko):
+    """Keep a block's states as they are before step ``start``, then go on to step ``stop``."""
+    begin, place, slot, slots = steps.begin, steps.place, steps.slot, steps.slots
+    cw, ew = weights
+    here = turn * (slots + 3) * BLOCK
+    cross(kept, ko, states, here, (slots + 2) * BLOCK)
+    x = read(states, here + (slots + 1) * BLOCK)
+    for k in range(start, stop):
+        new = outer(B, go + STATES * k, load(v, CHANNELS * k), load(v, CHANNELS * k + 8))
+        x = advance(others, x, k, new, cw, ew, begin, place, states, here)
+        if others > 0:
+            write(states, here + BLOCK * at(slot, k), x)
+    write(states, here + (slots + 1) * BLOCK, x)
+
+
+@inlined
+def recall_segment(others, start, count, go, dgo, steps, weights, B, v, g, kept, ko, h, dC):
+    """All states of a block in a segment, into ``h``, and ``∂C_t += h_t g_t``."""
+    begin, there, slots = steps.begin, steps.there, steps.slots
+    cw, ew = weights
+    cross(h, 0, kept, ko, slots * BLOCK)
+    x = read(kept, ko + (slots + 1) * BLOCK)
+    write(h, BLOCK * (slots + 3), x)
+    for j in range(count):
+        q, o = CHANNELS * (start + j), STATES * (start + j)
+        new = outer(B, go + o, load(v, q), load(v, q + 8))
+        x = advance(others, x, start + j, new, cw, ew, begin, there, h, 0)
+        write(h, BLOCK * (slots + 4 + j), x)
+        add_products(dC, dgo + o, x, load(g, q), load(g, q + 8))
+
+
+@inlined
+def descend(others, start, count, turn, go, dgo, steps, weights, B, C, v, g, h, adjoint, gradients):
+    """λ of a block back through a segment, and what it makes of ``∂v``, ``∂B`` and ``∂w``."""
+    begin, source_slot, there = steps.begin, steps.source_slot, steps.there
+    latest, back_slot, slots = steps.latest, steps.back_slot, steps.slots
+    (cw, ew), (dv, dcw, dew, dB) = weights, gradients
+    here = turn * (slots + 3) * BLOCK
+    handed = read(adjoint, here + (slots + 1) * BLOCK)
+    for j in range(count - 1, -1, -1):
+        k, q, o = start + j, CHANNELS * (start + j), STATES * (start + j)
+        x = plus(outer(C, go + o, load(g, q), load(g, q + 8)), at(cw, k + 1), handed)
+        if others > 0:
+            x = sum_of(x, read(adjoint, here + BLOCK * at(back_slot, k)))
+        d0, d1 = inner(B, go + o, x)
+        store(dv, q, load(dv, q) + d0)
+        store(dv, q + 8, load(dv, q + 8) + d1)
+        add_products(dB, dgo + o, x, load(v, q), load(v, q + 8))
+        add_lanes(dcw, 8 * k, x, read(h, BLOCK * (slots + 3 + j)))
+        if others == 1:
+            add_lanes(dew, 8 * k, x, read(h, BLOCK * at(there, k)))
+            write(adjoint, here + BLOCK * at(source_slot, k), times(at(ew, k), x))
+        if others == 2:
+            for e in range(at(begin, k), at(begin, k + 1)):
+                add_lanes(dew, 8 * e, x, read(h, BLOCK * at(there, e)))
+                target = here + BLOCK * at(source_slot, e)
+                if at(latest, e):
+                    write(adjoint, target, times(at(ew, e), x))
+                else:
+                    write(adjoint, target, plus(read(adjoint, target), at(ew, e), x))
+        handed = x
+    write(adjoint, here + (slots + 1) * BLOCK, handed)
+
+
+@inlined
+def hand_out(head, part, steps, w, beta, V, dv, dcw, dew, dw, dbeta, dV):
+    """Gradients of a task to where they belong."""
+    node, carried, edge = steps.node, steps.carried, steps.edge
+    (heads, edges), nodes, P = w.shape, node.size, V.shape[2]
+    dwo, dbo = (part * heads + head) * edges, (part * heads + head) * nodes
+    for k in range(nodes):
+        t, q = at(node, k), CHANNELS * k
+        o, scale = (head * nodes + t) * P + CHANNELS * part, splat(at(beta, head * nodes + t))
+        d0, d1 = load(dv, q), load(dv, q + 8)
+        put(dbeta, dbo + t, at(dbeta, dbo + t) + total(d0 * load(V, o) + d1 * load(V, o + 8)))
+        store(dV, o, load(dV, o) + scale * d0)
+        store(dV, o + 8, load(dV, o + 8) + scale * d1)
+        if at(carried, k) >= 0:
+            put(dw, dwo + at(carried, k), total(load(dcw, 8 * k)))
+    for e in range(edge.size):
+        if at(edge, e) >= 0:
+            put(dw, dwo + at(edge, e), total(load(dew, 8 * e)))
+
+
 @inlined
 def backward(others, first, last, ranges, steps, arrays):
     """The adjoint for incoming gradients ``G [H, T, P]``: λ_t = C_t g_tᵀ + Σ_{t→s} w λ_s.
@@ -197,11 +301,10 @@ def backward(others, first, last, ranges, steps, arrays):
     ``there`` tells where an edge's source is: among the slots as they were at its begin, or, after the block carried
     into it, among its own steps.
     """
-    node, carried, begin, edge, place, source_slot, there, latest, slot, back_slot, slots, segment = steps
+    node, carried, edge, slots, segment = steps.node, steps.carried, steps.edge, steps.slots, steps.segment
     w, beta, B, C, V, G, dw, dbeta, dB, dC, dV = arrays
     (heads, edges), (groups, blocks, nodes, _), P = w.shape, B.shape, V.shape[2]
     parts, segments, rows, together = P // CHANNELS, -(-nodes // segment), slots + 3, min(blocks, BLOCKS_IN_TURN)
-    tasks, crossing = heads * parts, rows * BLOCK
     kept = np.zeros((segments, together, rows, BLOCK), V.dtype)
     states, adjoint = np.zeros((together, rows, BLOCK), V.dtype), np.zeros((together, rows, BLOCK), V.dtype)
     h = np.zeros((rows + 1 + segment, BLOCK), V.dtype)
@@ -209,85 +312,37 @@ def backward(others, first, last, ranges, steps, arrays):
     dv = np.empty((nodes, CHANNELS), V.dtype)
     cw, ew = np.zeros(nodes + 1, V.dtype), np.empty(edge.size, V.dtype)
     dcw, dew = np.empty((nodes, 8), V.dtype), np.empty((edge.size, 8), V.dtype)  # sums of eight lanes
+    weights = cw, ew
     for r in range(first, last):
-        for task in range(tasks * r // ranges, tasks * (r + 1) // ranges):
+        for task in range(heads * parts * r // ranges, heads * parts * (r + 1) // ranges):
             head, part = task // parts, task % parts
-            group, bo = head * groups // heads, head * nodes
-            vo, dwo, dbo = bo * P + CHANNELS * part, (part * heads + head) * edges, (part * heads + head) * nodes
+            group, vo = head * groups // heads, head * nodes * P + CHANNELS * part
             weights_of(cw, carried, w, head * edges)
             weights_of(ew, edge, w, head * edges)
             gather(v, V, node, 0, nodes, vo, P)
-            multiply(v, beta, node, 0, nodes, bo)
+            multiply(v, beta, node, 0, nodes, head * nodes)
             gather(g, G, node, 0, nodes, vo, P)
             dv[:] = 0
             dcw[:] = 0
             dew[:] = 0
             for block in range(0, blocks, together):
-                turns = min(together, blocks - block)
+                turns, to_slot = min(together, blocks - block), r * groups * blocks * nodes * STATES
                 states[:] = 0
                 adjoint[:, slots + 1] = 0
                 for s in range(segments):
+                    start, stop = s * segment, min((s + 1) * segment, (segments - 1) * segment)
                     for turn in range(turns):
-                        here, there_kept = turn * crossing, (s * together + turn) * crossing
-                        go = (group * blocks + block + turn) * nodes * STATES
-                        cross(kept, there_kept, states, here, (slots + 2) * BLOCK)
-                        x = read(states, here + (slots + 1) * BLOCK)
-                        for k in range(s * segment, min((s + 1) * segment, (segments - 1) * segment)):
-                            new = outer(B, go + STATES * k, load(v, CHANNELS * k), load(v, CHANNELS * k + 8))
-                            x = advance(others, x, k, new, cw, ew, begin, place, states, here)
-                            if others > 0:
-                                write(states, here + BLOCK * at(slot, k), x)
-                        write(states, here + (slots + 1) * BLOCK, x)
+                        go, ko = (group * blocks + block + turn) * nodes * STATES, (s * together + turn) * rows * BLOCK
+                        cross_segments(others, start, stop, turn, go, steps, weights, B, v, states, kept, ko)
                 for s in range(segments - 1, -1, -1):
                     start, count = s * segment, min(nodes - s * segment, segment)
                     for turn in range(turns):
-                        here, there_kept = turn * crossing, (s * together + turn) * crossing
-                        go = (group * blocks + block + turn) * nodes * STATES
-                        dgo = go + r * groups * blocks * nodes * STATES
-                        cross(h, 0, kept, there_kept, slots * BLOCK)
-                        x = read(kept, there_kept + (slots + 1) * BLOCK)
-                        write(h, BLOCK * rows, x)
-                        for j in range(count):
-                            q, o = CHANNELS * (start + j), STATES * (start + j)
-                            new = outer(B, go + o, load(v, q), load(v, q + 8))
-                            x = advance(others, x, start + j, new, cw, ew, begin, there, h, 0)
-                            write(h, BLOCK * (rows + 1 + j), x)
-                            add_products(dC, dgo + o, x, load(g, q), load(g, q + 8))
-                        handed = read(adjoint, here + (slots + 1) * BLOCK)
-                        for j in range(count - 1, -1, -1):
-                            k, q, o = start + j, CHANNELS * (start + j), STATES * (start + j)
-                            x = plus(outer(C, go + o, load(g, q), load(g, q + 8)), at(cw, k + 1), handed)
-                            if others > 0:
-                                x = sum_of(x, read(adjoint, here + BLOCK * at(back_slot, k)))
-                            d0, d1 = inner(B, go + o, x)
-                            store(dv, q, load(dv, q) + d0)
-                            store(dv, q + 8, load(dv, q + 8) + d1)
-                            add_products(dB, dgo + o, x, load(v, q), load(v, q + 8))
-                            add_lanes(dcw, 8 * k, x, read(h, BLOCK * (rows + j)))
-                            if others == 1:
-                                add_lanes(dew, 8 * k, x, read(h, BLOCK * at(there, k)))
-                                write(adjoint, here + BLOCK * at(source_slot, k), times(at(ew, k), x))
-                            if others == 2:
-                                for e in range(at(begin, k), at(begin, k + 1)):
-                                    add_lanes(dew, 8 * e, x, read(h, BLOCK * at(there, e)))
-                                    target = here + BLOCK * at(source_slot, e)
-                                    if at(latest, e):
-                                        write(adjoint, target, times(at(ew, e), x))
-                                    else:
-                                        write(adjoint, target, plus(read(adjoint, target), at(ew, e), x))
-                            handed = x
-                        write(adjoint, here + (slots + 1) * BLOCK, handed)
-            for k in range(nodes):
-                t, q, there_v = at(node, k), CHANNELS * k, vo + at(node, k) * P
-                d0, d1, scale = load(dv, q), load(dv, q + 8), splat(at(beta, bo + at(node, k)))
-                put(dbeta, dbo + t, at(dbeta, dbo + t) + total(d0 * load(V, there_v) + d1 * load(V, there_v + 8)))
-                store(dV, there_v, load(dV, there_v) + scale * d0)
-                store(dV, there_v + 8, load(dV, there_v + 8) + scale * d1)
-                if at(carried, k) >= 0:
-                    put(dw, dwo + at(carried, k), total(load(dcw, 8 * k)))
-            for e in range(edge.size):
-                if at(edge, e) >= 0:
-                    put(dw, dwo + at(edge, e), total(load(dew, 8 * e)))
+                        go, ko = (group * blocks + block + turn) * nodes * STATES, (s * together + turn) * rows * BLOCK
+                        dgo = go + to_slot
+                        recall_segment(others, start, count, go, dgo, steps, weights, B, v, g, kept, ko, h, dC)
+                        gradients = dv, dcw, dew, dB
+                        descend(others, start, count, turn, go, dgo, steps, weights, B, C, v, g, h, adjoint, gradients)
+            hand_out(head, part, steps, w, beta, V, dv, dcw, dew, dw, dbeta, dV)
 
 
 # What steps hear from besides the step before is a constant of each kernel, so that lines and grids run without a
