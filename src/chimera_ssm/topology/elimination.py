@@ -93,9 +93,9 @@ class EliminationPlan:
 
 def plan_elimination(num_nodes: int, source: Array, target: Array, limit: int) -> EliminationPlan:
     """Minimum-degree order and its fill; raises `TooMuchFill` once L and U must exceed ``limit`` entries."""
-    from chimera_ssm.topology.minimum_degree import best_order, elimination_tree, rows_of_columns
+    from chimera_ssm.topology.minimum_degree import best_order, elimination_tree, linked, rows_of_columns
 
-    begin, links = _links(num_nodes, source, target)
+    begin, links = linked(num_nodes, source, target)
     order, entries = best_order(begin, links, limit)
     if entries > limit:
         raise TooMuchFill(int(entries))
@@ -107,14 +107,6 @@ def plan_elimination(num_nodes: int, source: Array, target: Array, limit: int) -
     first, count = np.cumsum(tree.count) - tree.count, tree.count[by_level]
     late = rows[ranges(first[by_level], first[by_level] + count)]
     return EliminationPlan(order, order[np.repeat(by_level, count)], order[late], tree.level[tree.rank])
-
-
-def _links(num_nodes: int, source: Array, target: Array) -> tuple[Array, Array]:
-    """Neighbours of node v, directions and self-loops forgotten: ``links[begin[v] : begin[v + 1]]``."""
-    keep = source != target
-    source, target = source[keep], target[keep]
-    codes = np.unique(np.concatenate([source * num_nodes + target, target * num_nodes + source]))
-    return np.searchsorted(codes, np.arange(num_nodes + 1) * num_nodes), codes % num_nodes
 
 
 def plan_factors(plan: EliminationPlan, source: Array, target: Array) -> FactorPlan:

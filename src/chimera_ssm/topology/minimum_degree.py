@@ -1,6 +1,12 @@
 """Which node to eliminate next: approximate minimum degree on a quotient graph; and what an order fills in.
 
 Kernels on flat arrays of integers. Imported only where an order is needed, since Numba comes with it.
+
+What is left of a graph in the course of its elimination is a quotient graph. An eliminated node is an *element*: the
+nodes that it touched at that moment, which stand for a clique without its edges. Nodes that touch the same nodes are
+merged: one stands for all, and they go together. Each node has a list in ``pool``, first of the elements it is in, then
+of the nodes it is linked to; and each element one of the nodes in it. Some of what is listed may be gone. All else is in
+the columns of ``g [T, 19]``, in one array, since Numba passes one faster than many.
 """
 
 from typing import NamedTuple
@@ -11,71 +17,54 @@ from chimera_ssm.topology.jit import kernel
 
 Array = np.ndarray
 
-
-class Quotient(NamedTuple):
-    """What is left of a graph in the course of its elimination, ``[T]`` each but for the pool.
-
-    An eliminated node is an *element*: the nodes that it touched at that moment, which stand for a clique without its
-    edges. Nodes that touch the same nodes are merged: one stands for all, and they go together.
-
-    Attributes:
-        pool: a list for each node, first the elements it is in, then the nodes it is linked to; and for each element,
-            the nodes in it. Some of what is listed may be gone.
-        start: where each list begins.
-        length: of each list; 0 for what is gone.
-        elements: how many of a node's list are elements.
-        weight: nodes that a node stands for; 0 once it is gone.
-        degree: bound of the nodes that a node touches, but for those merged with it; number of nodes in an element.
-        outside: number of these that the pivot does not touch.
-        touched: last step whose pivot touched a node.
-        seen: last step that saw an element.
-        following: the next of the nodes that go together; −1 after the last.
-        last: the last of these.
-        code: equal for nodes with equal lists.
-        bucket: a node with each code; −1 for none.
-        chain: another with the same code; −1 for none.
-        flag: for comparing lists.
-    """
-
-    pool: Array
-    start: Array
-    length: Array
-    elements: Array
-    weight: Array
-    degree: Array
-    outside: Array
-    touched: Array
-    seen: Array
-    following: Array
-    last: Array
-    code: Array
-    bucket: Array
-    chain: Array
-    flag: Array
+#: Of nodes and elements: where the list begins, how long it is (0 for what is gone), how much of it are elements; nodes
+#: that a node stands for (0 for what is gone); a bound of the nodes it touches, or the number of nodes in an element.
+START, LENGTH, ELEMENTS, WEIGHT, DEGREE = 0, 1, 2, 3, 4
+#: Last step that touched a node, and that saw an element; how many nodes of an element were not touched in it.
+TOUCHED, SEEN, OUTSIDE = 5, 6, 7
+#: Nodes that go together: the next of them, the last of them.
+FOLLOWING, LAST = 8, 9
+#: Nodes with equal lists are found by a code, of which there are T: a node with that code, another one, a flag.
+CODE, BUCKET, CHAIN, FLAG = 10, 11, 12, 13
+#: The queue: first and last node of each degree; node after and before each, and the degree under which it is queued.
+HEAD, TAIL, NEXT, PREVIOUS, QUEUED = 14, 15, 16, 17, 18
 
 
-class Queue(NamedTuple):
-    """Nodes by degree: doubly linked lists, ``[T]`` each.
-
-    Attributes:
-        head: first node of each degree, −1 for none.
-        tail: last node of each degree.
-        next: the node after each, −1 for none.
-        previous: the node before each.
-        degree: under which each is queued.
-    """
-
-    head: Array
-    tail: Array
-    next: Array
-    previous: Array
-    degree: Array
+@kernel
+def linked(num_nodes, source, target):
+    """Neighbours of node v, ascending, directions and self-loops forgotten: ``links[begin[v] : begin[v + 1]]``."""
+    count = np.zeros(num_nodes + 1, np.int64)
+    for e in range(source.size):
+        if source[e] != target[e]:
+            count[source[e] + 1] += 1
+            count[target[e] + 1] += 1
+    first = np.cumsum(count)
+    place, unsorted = first.copy(), np.empty(first[-1], np.int64)
+    for e in range(source.size):
+        for a, b in ((source[e], target[e]), (target[e], source[e])):
+            if a != b:
+                unsorted[place[a]] = b
+                place[a] += 1
+    place, links = first.copy(), np.empty(first[-1], np.int64)
+    for a in range(num_nodes):
+        for k in range(first[a], first[a + 1]):
+            b = unsorted[k]
+            if place[b] == first[b] or links[place[b] - 1] != a:  # not given twice
+                links[place[b]] = a
+                place[b] += 1
+    begin = np.zeros(num_nodes + 1, np.int64)
+    for v in range(num_nodes):
+        begin[v + 1] = begin[v] + place[v] - first[v]
+        links[begin[v] : begin[v + 1]] = links[first[v] : place[v]]
+    return begin, links[: begin[-1]].copy()
 
 
 @kernel
 def best_order(begin, links, limit):
-    """The better of two orders by minimum degree: of equal nodes the oldest first, which suits long and thin graphs, or
-    the youngest first, which suits flat ones; and the number of entries, as in `minimum_degree`."""
+    """The better of two orders by minimum degree, and the number of entries, as in `minimum_degree`.
+
+    Of equal nodes the oldest goes first, which suits long and thin graphs, or the youngest, which suits flat ones.
+    """
     order, entries = minimum_degree(begin, links, limit, False)
     if entries > begin.size - 1 + links.size:  # there is fill
         other, fewer = minimum_degree(begin, links, min(limit, entries - 1), True)
@@ -92,30 +81,28 @@ def minimum_degree(begin, links, limit, youngest):
     more than ``limit`` entries; the order is then of no use.
     """
     T = begin.size - 1
-    g, queue = quotient(begin, links), empty_queue(T)
+    g, pool = quotient(begin, links)
     for v in range(T):
-        append(queue, v, g.degree[v], youngest)
+        queue(g, v, youngest)
     order, done, aside, entries, step, top = np.empty(T, np.int64), 0, T, T, 0, links.size
-    dense = max(16, int(10 * np.sqrt(T)))  # lists that are too long to be read again and again: their nodes go last
+    dense = max(16, int(10 * np.sqrt(T)))  # nodes with longer lists go last: to read these again and again is too much
     while done < aside:
-        pivot = take(queue)
-        if top > g.pool.size - T:
-            top = compact(g)
-        stop = gather(g, pivot, top, step)
+        pivot = take(g)
+        if top > pool.size - T:
+            top = compact(g, pool)
+        stop = gather(g, pool, pivot, top, step)
         if stop - top > 1:
+            survey(g, pool, top, stop, step)
             for k in range(top, stop):
-                if g.length[g.pool[k]] > dense:
-                    aside = set_aside(g, g.pool[k], order, aside)
-            survey(g, top, stop, step)
-            for k in range(top, stop):
-                if g.weight[g.pool[k]] > 0:
-                    refine(g, g.pool[k], pivot, step)
-            merge(g, top, stop, step)
+                refine(g, pool, pool[k], pivot, step)
+                if g[pool[k], LENGTH] > dense:
+                    aside = set_aside(g, pool, pool[k], order, aside)
+            merge(g, pool, top, stop, step)
         elif stop - top == 1:  # a leaf: nothing changes but a degree
-            g.degree[g.pool[top]] -= g.weight[pivot]
-        nodes = g.weight[pivot]
+            g[pool[top], DEGREE] -= g[pivot, WEIGHT]
+        nodes = g[pivot, WEIGHT]
         done = write(g, pivot, order, done)
-        stop, size = settle(g, queue, pivot, top, stop, aside - done, youngest)
+        stop, size = settle(g, pool, pivot, top, stop, aside - done, youngest)
         entries += nodes * (nodes - 1 + 2 * size)
         if entries + size * (size - 1) > limit:
             return order, entries + size * (size - 1)
@@ -125,215 +112,207 @@ def minimum_degree(begin, links, limit, youngest):
 
 @kernel
 def quotient(begin, links):
-    """The graph before anything is eliminated, and room for two more lists as long as all of these."""
-    T, count = begin.size - 1, np.diff(begin)
-    pool = np.concatenate((links, np.empty(links.size + T, np.int64)))
-    return Quotient(
-        pool, begin[:-1].copy(), count, np.zeros(T, np.int64), np.ones(T, np.int64), count.copy(), np.zeros(T, np.int64),
-        np.full(T, -1), np.full(T, -1), np.full(T, -1), np.arange(T), np.zeros(T, np.int64), np.full(T, -1),
-        np.full(T, -1), np.full(T, -1),
-    )  # fmt: skip
+    """The graph before anything is eliminated; lists never need more room together than in the beginning."""
+    g = np.full((begin.size - 1, 19), -1)
+    g[:, START], g[:, LENGTH], g[:, DEGREE] = begin[:-1], np.diff(begin), np.diff(begin)
+    g[:, ELEMENTS], g[:, WEIGHT], g[:, CODE], g[:, LAST] = 0, 1, 0, np.arange(begin.size - 1)
+    return g, np.concatenate((links, np.empty(links.size + begin.size - 1, np.int64)))
 
 
 @kernel
-def gather(g, pivot, top, step):
+def gather(g, pool, pivot, top, step):
     """List what ``pivot`` touches from ``top`` on; the elements it is in are part of this one from now on."""
-    g.touched[pivot] = step
-    begin, middle, end = g.start[pivot], g.start[pivot] + g.elements[pivot], g.start[pivot] + g.length[pivot]
-    for k in range(begin, middle):
-        e = g.pool[k]
-        top = touch(g, g.start[e], g.start[e] + g.length[e], top, step)
-        g.length[e] = 0
-    return touch(g, middle, end, top, step)
+    g[pivot, TOUCHED] = step
+    begin = g[pivot, START]
+    for k in range(begin, begin + g[pivot, ELEMENTS]):
+        e = pool[k]
+        top = touch(g, pool, g[e, START], g[e, START] + g[e, LENGTH], top, step)
+        g[e, LENGTH] = 0
+    return touch(g, pool, begin + g[pivot, ELEMENTS], begin + g[pivot, LENGTH], top, step)
 
 
 @kernel
-def touch(g, begin, end, top, step):
+def touch(g, pool, begin, end, top, step):
     """List those of the nodes ``begin`` to ``end`` of the pool that are there and have not been listed in this step."""
     for k in range(begin, end):
-        v = g.pool[k]
-        if g.weight[v] > 0 and g.touched[v] != step:
-            g.touched[v] = step
-            g.pool[top] = v
+        v = pool[k]
+        if g[v, WEIGHT] > 0 and g[v, TOUCHED] != step:
+            g[v, TOUCHED] = step
+            pool[top] = v
             top += 1
     return top
 
 
 @kernel
-def set_aside(g, v, order, aside):
-    """Forget a node, and all that go with it, until the others are eliminated."""
-    for k in range(g.start[v], g.start[v] + g.elements[v]):
-        g.degree[g.pool[k]] -= g.weight[v]
-    aside -= g.weight[v]
-    write(g, v, order, aside)
-    return aside
-
-
-@kernel
-def survey(g, top, stop, step):
+def survey(g, pool, top, stop, step):
     """Count the nodes of each element that are not among those touched."""
     for k in range(top, stop):
-        v = g.pool[k]
-        for q in range(g.start[v], g.start[v] + g.elements[v]):
-            e = g.pool[q]
-            if g.seen[e] != step:
-                g.seen[e] = step
-                g.outside[e] = g.degree[e]
-            g.outside[e] -= g.weight[v]
+        v = pool[k]
+        for q in range(g[v, START], g[v, START] + g[v, ELEMENTS]):
+            e = pool[q]
+            if g[e, SEEN] != step:
+                g[e, SEEN] = step
+                g[e, OUTSIDE] = g[e, DEGREE]
+            g[e, OUTSIDE] -= g[v, WEIGHT]
 
 
 @kernel
-def refine(g, v, pivot, step):
+def refine(g, pool, v, pivot, step):
     """Strike out of the list of ``v`` what the element of ``pivot`` covers, and enter this; or let both go together."""
-    begin, middle, end = g.start[v], g.start[v] + g.elements[v], g.start[v] + g.length[v]
+    begin, middle, end = g[v, START], g[v, START] + g[v, ELEMENTS], g[v, START] + g[v, LENGTH]
     keep, bound, code = begin, 0, 0
     for k in range(begin, middle):
-        e = g.pool[k]
-        if g.outside[e] == 0:
-            g.length[e] = 0
-        if g.length[e] > 0:
-            g.pool[keep] = e
-            keep, bound, code = keep + 1, bound + g.outside[e], code + e
+        e = pool[k]
+        if g[e, OUTSIDE] == 0:
+            g[e, LENGTH] = 0
+        if g[e, LENGTH] > 0:
+            pool[keep] = e
+            keep, bound, code = keep + 1, bound + g[e, OUTSIDE], code + e
     elements = keep
     for k in range(middle, end):
-        u = g.pool[k]
-        if g.weight[u] > 0 and g.touched[u] != step:
-            g.pool[keep] = u
-            keep, bound, code = keep + 1, bound + g.weight[u], code + u
+        u = pool[k]
+        if g[u, WEIGHT] > 0 and g[u, TOUCHED] != step:
+            pool[keep] = u
+            keep, bound, code = keep + 1, bound + g[u, WEIGHT], code + u
     if keep == begin:
         join(g, pivot, v)
     else:
-        g.pool[keep] = g.pool[elements]
-        g.pool[elements] = pivot
-        g.elements[v], g.length[v] = elements + 1 - begin, keep + 1 - begin
-        g.degree[v], g.code[v] = min(g.degree[v], bound), code % g.code.size
+        pool[keep] = pool[elements]
+        pool[elements] = pivot
+        g[v, ELEMENTS], g[v, LENGTH] = elements + 1 - begin, keep + 1 - begin
+        g[v, DEGREE], g[v, CODE] = min(g[v, DEGREE], bound), code % len(g)
 
 
 @kernel
 def join(g, one, other):
     """Let two nodes go together."""
-    g.weight[one] += g.weight[other]
-    g.weight[other] = g.length[other] = 0
-    g.following[g.last[one]] = other
-    g.last[one] = g.last[other]
+    g[one, WEIGHT] += g[other, WEIGHT]
+    g[other, WEIGHT] = g[other, LENGTH] = 0
+    g[g[one, LAST], FOLLOWING] = other
+    g[one, LAST] = g[other, LAST]
 
 
 @kernel
-def merge(g, top, stop, step):
+def set_aside(g, pool, v, order, aside):
+    """Write a node, and all that go with it, at the end of the order."""
+    for k in range(g[v, START], g[v, START] + g[v, ELEMENTS]):
+        g[pool[k], DEGREE] -= g[v, WEIGHT]
+    aside -= g[v, WEIGHT]
+    write(g, v, order, aside)
+    return aside
+
+
+@kernel
+def merge(g, pool, top, stop, step):
     """Join nodes with equal lists."""
     for k in range(top, stop):
-        v = g.pool[k]
-        if g.weight[v] > 0:
-            flag = step * g.flag.size + v
-            for q in range(g.start[v], g.start[v] + g.length[v]):
-                g.flag[g.pool[q]] = flag
-            u = g.bucket[g.code[v]]
-            while u >= 0 and not alike(g, u, v, flag):
-                u = g.chain[u]
+        v = pool[k]
+        if g[v, WEIGHT] > 0:
+            flag = step * len(g) + v
+            for q in range(g[v, START], g[v, START] + g[v, LENGTH]):
+                g[pool[q], FLAG] = flag
+            u = g[g[v, CODE], BUCKET]
+            while u >= 0 and not alike(g, pool, u, v, flag):
+                u = g[u, CHAIN]
             if u >= 0:
                 join(g, u, v)
             else:
-                g.chain[v], g.bucket[g.code[v]] = g.bucket[g.code[v]], v
+                g[v, CHAIN], g[g[v, CODE], BUCKET] = g[g[v, CODE], BUCKET], v
     for k in range(top, stop):
-        g.bucket[g.code[g.pool[k]]] = -1
+        g[g[pool[k], CODE], BUCKET] = -1
 
 
 @kernel
-def alike(g, u, v, flag):
+def alike(g, pool, u, v, flag):
     """Whether the list of ``u`` is that of ``v``, which is flagged."""
-    if g.length[u] != g.length[v] or g.elements[u] != g.elements[v]:
+    k, end = g[u, START], g[u, START] + g[u, LENGTH]
+    if g[u, LENGTH] != g[v, LENGTH] or g[u, ELEMENTS] != g[v, ELEMENTS]:
         return False
-    for k in range(g.start[u], g.start[u] + g.length[u]):
-        if g.flag[g.pool[k]] != flag:
-            return False
-    return True
+    while k < end and g[pool[k], FLAG] == flag:
+        k += 1
+    return k == end
 
 
 @kernel
 def write(g, v, order, place):
     """Write a node and those that go with it into the order; they are gone."""
-    g.weight[v] = g.length[v] = 0
+    g[v, WEIGHT] = g[v, LENGTH] = 0
     while v >= 0:
         order[place] = v
-        place, v = place + 1, g.following[v]
+        place, v = place + 1, g[v, FOLLOWING]
     return place
 
 
 @kernel
-def settle(g, queue, pivot, top, stop, left, youngest):
+def settle(g, pool, pivot, top, stop, left, youngest):
     """Make an element of the nodes that are still there, and queue those whose degree is another; its end and size."""
     keep, size = top, 0
     for k in range(top, stop):
-        v = g.pool[k]
-        if g.weight[v] > 0:
-            g.pool[keep] = v
-            keep, size = keep + 1, size + g.weight[v]
+        v = pool[k]
+        if g[v, WEIGHT] > 0:
+            pool[keep] = v
+            keep, size = keep + 1, size + g[v, WEIGHT]
         else:
-            remove(queue, v)
-    g.start[pivot], g.length[pivot], g.degree[pivot] = top, keep - top, size
+            remove(g, v)
+    g[pivot, START], g[pivot, LENGTH], g[pivot, DEGREE] = top, keep - top, size
     for k in range(top, keep):
-        v = g.pool[k]
-        g.degree[v] = min(g.degree[v] + size, left) - g.weight[v]
-        if g.degree[v] != queue.degree[v]:
-            remove(queue, v)
-            append(queue, v, g.degree[v], youngest)
+        v = pool[k]
+        g[v, DEGREE] = min(g[v, DEGREE] + size, left) - g[v, WEIGHT]
+        if g[v, DEGREE] != g[v, QUEUED]:
+            remove(g, v)
+            queue(g, v, youngest)
     return keep, size
 
 
 @kernel
-def compact(g):
+def compact(g, pool):
     """Move all lists together; where they end."""
     top = 0
-    for v in np.argsort(g.start):
-        begin, g.start[v] = g.start[v], top
-        for k in range(begin, begin + g.length[v]):
-            g.pool[top] = g.pool[k]
+    for v in np.argsort(g[:, START]):
+        begin, g[v, START] = g[v, START], top
+        for k in range(begin, begin + g[v, LENGTH]):
+            pool[top] = pool[k]
             top += 1
     return top
 
 
 @kernel
-def empty_queue(T):
-    """A queue for T nodes."""
-    return Queue(np.full(T, -1), np.full(T, -1), np.full(T, -1), np.full(T, -1), np.full(T, -1))
-
-
-@kernel
-def append(queue, v, degree, in_front):
+def queue(g, v, in_front):
     """Queue a node behind all others of its degree, or in front of them."""
-    before, after = (-1, queue.head[degree]) if in_front else (queue.tail[degree], -1)
-    queue.degree[v] = degree
-    connect(queue, before, v, degree)
-    connect(queue, v, after, degree)
+    degree = g[v, DEGREE]
+    before, after = (-1, g[degree, HEAD]) if in_front else (g[degree, TAIL], -1)
+    g[v, QUEUED] = degree
+    connect(g, before, v, degree)
+    connect(g, v, after, degree)
 
 
 @kernel
-def remove(queue, v):
+def remove(g, v):
     """Take a node out of the queue."""
-    connect(queue, queue.previous[v], queue.next[v], queue.degree[v])
+    connect(g, g[v, PREVIOUS], g[v, NEXT], g[v, QUEUED])
 
 
 @kernel
-def connect(queue, before, after, degree):
-    """Let one node follow another; −1 stands for the end of the list on either side."""
+def connect(g, before, after, degree):
+    """Let one node follow another in the queue; −1 stands for the end on either side."""
     if before < 0:
-        queue.head[degree] = after
+        g[degree, HEAD] = after
     else:
-        queue.next[before] = after
+        g[before, NEXT] = after
     if after < 0:
-        queue.tail[degree] = before
+        g[degree, TAIL] = before
     else:
-        queue.previous[after] = before
+        g[after, PREVIOUS] = before
 
 
 @kernel
-def take(queue):
+def take(g):
     """Take the first node of the least degree."""
     degree = 0
-    while queue.head[degree] < 0:
+    while g[degree, HEAD] < 0:
         degree += 1
-    v = queue.head[degree]
-    remove(queue, v)
+    v = g[degree, HEAD]
+    remove(g, v)
     return v
 
 
