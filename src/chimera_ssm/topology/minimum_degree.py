@@ -5,8 +5,8 @@ Kernels on flat arrays of integers. Imported only where an order is needed, sinc
 What is left of a graph in the course of its elimination is a quotient graph. An eliminated node is an *element*: the
 nodes that it touched at that moment, which stand for a clique without its edges. Nodes that touch the same nodes are
 merged: one stands for all, and they go together. Each node has a list in ``pool``, first of the elements it is in, then
-of the nodes it is linked to; and each element has one of the nodes in it. Some of what is listed may be gone. All else is
-in the columns of ``g [T, 19]``: one array, since Numba passes one faster than many.
+of the nodes it is linked to; and each element has one of the nodes in it. Some of what is listed may be gone. All else
+is in the columns of ``g [T, 19]``: one array, since Numba passes one faster than many.
 """
 
 from typing import NamedTuple

@@ -111,7 +111,7 @@ def invert(first, last, plan, lower, upper, inverse, x):
 
 @inlined
 def start_row(block, width, begin, i, plan, lower, fo):
-    """Row i of L⁻¹, from its first to its last descendant: the unit plus rows before, each from its first to its last."""
+    """Row i of L⁻¹ from its first to its last descendant: a unit, and rows before it, each within its own range."""
     here, low, high = width * (i - begin), at(plan.low, i), at(plan.high, i)
     for c in range(low, high, 8):
         store(block, here + c, splat(block.dtype.type(0)))
@@ -125,7 +125,7 @@ def start_row(block, width, begin, i, plan, lower, fo):
 
 @inlined
 def sum_rows(x, o, S, origin, b, e, plan, value, fo):
-    """``x[o : o + S] = Σ_{b≤q<e} value[q] x[column[q]]``, 32 columns at once if there are as many, some of them twice."""
+    """``x[o : o + S] = Σ_{b≤q<e} value[q] x[column[q]]``, 32 or 8 columns at once if it can, some of them twice."""
     zero = x.dtype.type(0)
     if S >= 32:
         for k in range(0, S, 32):
@@ -135,6 +135,13 @@ def sum_rows(x, o, S, origin, b, e, plan, value, fo):
                 row = (origin + at(plan.node, at(plan.upper_column, q))) * S
                 y = plus(y, splat(at(value, fo + q)), four(x, row + c))
             write(x, o + c, y)
+    elif S >= 8:
+        for k in range(0, S, 8):
+            c, v = min(k, S - 8), splat(zero)
+            for q in range(b, e):
+                row = (origin + at(plan.node, at(plan.upper_column, q))) * S
+                v = v + splat(at(value, fo + q)) * load(x, row + c)
+            store(x, o + c, v)
     else:
         for c in range(S):
             y = zero
@@ -145,7 +152,7 @@ def sum_rows(x, o, S, origin, b, e, plan, value, fo):
 
 @inlined
 def add_part(x, o, S, scale, y, there, low, high):
-    """``x[o : o + S] += scale y`` for columns ``low`` to ``high``, whole vectors of y, of which x may have only a part."""
+    """``x[o : o + S] += scale y`` for columns ``low`` to ``high``, whole vectors of y; x may end within the last."""
     whole = low + (min(high, S) - low) // 8 * 8
     for c in range(low, whole, 8):
         store(x, o + c, load(x, o + c) + splat(scale) * load(y, there + c))
