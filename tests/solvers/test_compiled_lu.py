@@ -72,6 +72,29 @@ def test_solves(topology, dtype):
         assert_close(factors.apply(rhs.to(dtype), True), L.mT @ rhs, dtype)
 
 
+def check_rows(topology, dtype):
+    weight = zoo.bounded_weights(topology, 3)
+    rows = CompiledLDU(topology, weight.to(dtype)).rows()
+    expected, start = torch.zeros(rows.shape, dtype=torch.float64), 0
+    for part, edges in zip(topology.parts, weight.split([p.num_edges for p in topology.parts], dim=1), strict=True):
+        expected[:, start : start + part.num_nodes, : part.num_nodes] = reference_mask(part, edges)
+        start += part.num_nodes
+    assert_close(rows, expected, dtype)
+
+
+@DTYPES
+@TOPOLOGIES
+def test_rows_of_the_inverse(topology, dtype):
+    check_rows(topology, dtype)
+
+
+@DTYPES
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 31, 32, 33, 63, 64, 65])
+def test_rows_of_the_inverse_of_any_size(size, dtype):
+    graphs = [zoo.random_graph(n, 2 * n, seed=n) for n in (size, max(1, size - 3), max(1, size // 2))]
+    check_rows(chimera.batch(graphs), dtype)
+
+
 def test_it_is_a_twin_of_the_plain_one():
     topology = zoo.ZOO["graphs"]
     weight, rhs = zoo.bounded_weights(topology, 10), random(10, topology.num_nodes, 40)

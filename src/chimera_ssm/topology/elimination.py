@@ -3,13 +3,12 @@
 Only integers. `chimera_ssm.solvers.elimination` does the arithmetic on this plan, for any weights.
 """
 
-import heapq
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from chimera_ssm.topology.order import levels, ranges
+from chimera_ssm.topology.order import ranges
 from chimera_ssm.topology.plans import FactorPlan, Schedule
 
 Array = np.ndarray
@@ -94,10 +93,20 @@ class EliminationPlan:
 
 def plan_elimination(num_nodes: int, source: Array, target: Array, limit: int) -> EliminationPlan:
     """Minimum-degree order and its fill; raises `TooMuchFill` once L and U must exceed ``limit`` entries."""
-    order, structures = _minimum_degree(num_nodes, source, target, limit)
-    early = np.repeat(order, [len(s) for s in structures])
-    late = np.fromiter((i for s in structures for i in s), dtype=np.int64, count=early.size)
-    return _arrange(order, early, late, levels(num_nodes, early, late))
+    from chimera_ssm.topology.minimum_degree import best_order, elimination_tree, linked, rows_of_columns
+
+    begin, links = linked(num_nodes, source, target)
+    order, entries = best_order(begin, links, limit)
+    if entries > limit:
+        raise TooMuchFill(int(entries))
+    tree, entries = elimination_tree(begin, links, order, limit)
+    if entries > limit:
+        raise TooMuchFill(int(entries))
+    rows = rows_of_columns(begin, links, order, tree)
+    by_level = np.argsort(tree.level, kind="stable")
+    first, count = np.cumsum(tree.count) - tree.count, tree.count[by_level]
+    late = rows[ranges(first[by_level], first[by_level] + count)]
+    return EliminationPlan(order, order[np.repeat(by_level, count)], order[late], tree.level[tree.rank])
 
 
 def plan_factors(plan: EliminationPlan, source: Array, target: Array) -> FactorPlan:
@@ -129,88 +138,3 @@ def _arrange(order: Array, early: Array, late: Array, level: Array) -> Eliminati
     position[order] = np.arange(order.size)
     by_level = np.lexsort((position[late], position[early], level[early]))
     return EliminationPlan(order, early[by_level], late[by_level], level)
-
-
-def _minimum_degree(num_nodes: int, source: Array, target: Array, limit: int) -> tuple[Array, list[set[int]]]:
-    """Order and, for each node of it, the later nodes that its elimination touches.
-
-    The graph of what is left is kept as a quotient graph: an eliminated node is an *element*, the set of
-    its neighbours at that moment, which stands for a clique without storing its edges. Degrees are upper
-    bounds, as in the approximate minimum degree method; among equals the oldest goes first, which peels
-    trees from their leaves, and so without fill.
-    """
-    links: list[set[int]] = [set() for _ in range(num_nodes)]
-    for a, b in zip(source.tolist(), target.tolist(), strict=True):
-        if a != b:
-            links[a].add(b)
-            links[b].add(a)
-    elements: list[set[int]] = [set() for _ in range(num_nodes)]
-    members: dict[int, set[int]] = {}
-    degree = [len(x) for x in links]
-    queue = [(d, v, v) for v, d in enumerate(degree)]
-    heapq.heapify(queue)
-    order: list[int] = []
-    structures: list[set[int]] = []
-    done, clock, entries = [False] * num_nodes, num_nodes, num_nodes
-    while queue:
-        d, _, pivot = heapq.heappop(queue)
-        if done[pivot] or d != degree[pivot]:
-            continue
-        done[pivot] = True
-        touched = links[pivot].union(*(members.pop(e) for e in elements[pivot])) - {pivot}
-        order.append(pivot)
-        structures.append(touched)
-        entries += 2 * len(touched)
-        if entries + len(touched) * (len(touched) - 1) > limit:
-            raise TooMuchFill(entries + len(touched) * (len(touched) - 1))
-        if len(touched) == num_nodes - len(order):
-            break  # what is left is a clique: any order will do
-        _absorb(pivot, touched, links, elements, members)
-        for v, d in _degrees(pivot, touched, links, elements, members):
-            degree[v], clock = min(d, num_nodes - len(order) - 1), clock + 1
-            heapq.heappush(queue, (degree[v], clock, v))
-    rest = sorted(structures[-1]) if len(order) < num_nodes else []
-    order += rest
-    structures += [set(rest[k + 1 :]) for k in range(len(rest))]
-    return np.array(order), structures
-
-
-def _absorb(
-    pivot: int,
-    touched: set[int],
-    links: list[set[int]],
-    elements: list[set[int]],
-    members: dict[int, set[int]],
-) -> None:
-    """Turn ``pivot`` into an element that stands for all it touches."""
-    gone = elements[pivot]
-    for v in touched:
-        links[v] -= touched
-        links[v].discard(pivot)
-        elements[v] -= gone
-        elements[v].add(pivot)
-    members[pivot] = touched
-
-
-def _degrees(
-    pivot: int,
-    touched: set[int],
-    links: list[set[int]],
-    elements: list[set[int]],
-    members: dict[int, set[int]],
-) -> list[tuple[int, int]]:
-    """New degree bounds of the touched nodes; elements that lie within ``touched`` are dropped."""
-    outside: dict[int, int] = {}
-    for v in touched:
-        for e in elements[v]:
-            outside[e] = outside.get(e, len(members[e])) - 1
-    degrees = []
-    for v in touched:
-        inside = {e for e in elements[v] if e != pivot and outside[e] == 0}
-        elements[v] -= inside
-        rest = sum(outside[e] for e in elements[v] if e != pivot)
-        degrees.append((v, len(links[v]) + len(touched) - 1 + rest))
-    for e, left in outside.items():
-        if left == 0 and e != pivot:
-            members.pop(e)
-    return degrees

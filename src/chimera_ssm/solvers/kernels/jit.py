@@ -1,7 +1,10 @@
-"""How kernels are compiled: serial, without the interpreter lock, kept on disk."""
+"""How kernels are compiled: as those of topologies; and pieces of kernels."""
 
 from numba import njit
 
-kernel = njit(nogil=True, cache=True, error_model="numpy")
+from chimera_ssm.topology.jit import kernel
+
+__all__ = ["inlined", "kernel"]
+
 #: A piece of a kernel, written into it where it is called.
 inlined = njit(inline="always", error_model="numpy")

@@ -90,27 +90,74 @@ def solve(first, last, width, plan, ahead, back, inverse, rhs, head_stride, row_
 
 @kernel
 def invert(first, last, plan, lower, upper, inverse, x):
-    """Rows of (I − A)⁻¹ within each part, ``x [H, T, S]`` with S nodes in the largest part; tasks are heads × parts."""
+    """Rows of (I − A)⁻¹ within each part, ``x [H, T, S]`` with S nodes in the largest part; tasks are heads × parts.
+
+    Row i of L⁻¹ is zero but for its descendants: only there is it ever written or read. Rows of the inverse are sums of
+    others, and are written where they belong at once.
+    """
     _, nodes, S = x.shape
-    parts, width, one = plan.part.size - 1, -(-S // 32) * 32, x.dtype.type(1)
+    parts, width = plan.part.size - 1, -(-S // 8) * 8
     block = np.empty((np.diff(plan.part).max(), width), x.dtype)
     for task in range(first, last):
-        head, p = task // parts, task % parts
-        begin, end = plan.part[p], plan.part[p + 1]
-        columns = -(-(end - begin) // 32) * 32
-        block[: end - begin] = 0
+        head, begin, end = task // parts, plan.part[task % parts], plan.part[task % parts + 1]
         fo, io = head * lower.shape[1], head * nodes
-        for i in range(begin, end):  # row i of L⁻¹ is zero but for its descendants
-            b, e = at(plan.lower_begin, i), at(plan.lower_begin, i + 1)
-            put(block, width * (i - begin) + at(plan.node, i) - begin, one)
-            if e > b:
-                low, high = at(plan.low, i), at(plan.high, i)
-                add_rows(block, width, begin, i, low, high, one, b, e, plan.lower_column, lower, fo)
-        for i in range(end - 1, begin - 1, -1):
-            b, e = at(plan.upper_begin, i), at(plan.upper_begin, i + 1)
-            add_rows(block, width, begin, i, 0, columns, at(inverse, io + i), b, e, plan.upper_column, upper, fo)
         for i in range(begin, end):
-            copy(x, (head * nodes + at(plan.node, i)) * S, block, width * (i - begin), S)
+            start_row(block, width, begin, i, plan, lower, fo)
+        for i in range(end - 1, begin - 1, -1):
+            o, s = (io + at(plan.node, i)) * S, at(inverse, io + i)
+            sum_rows(x, o, S, io, at(plan.upper_begin, i), at(plan.upper_begin, i + 1), plan, upper, fo)
+            add_part(x, o, S, s, block, width * (i - begin), at(plan.low, i), at(plan.high, i))
+
+
+@inlined
+def start_row(block, width, begin, i, plan, lower, fo):
+    """Row i of L⁻¹ from its first to its last descendant: a unit, and rows before it, each within its own range."""
+    here, low, high = width * (i - begin), at(plan.low, i), at(plan.high, i)
+    for c in range(low, high, 8):
+        store(block, here + c, splat(block.dtype.type(0)))
+    put(block, here + at(plan.node, i) - begin, block.dtype.type(1))
+    for q in range(at(plan.lower_begin, i), at(plan.lower_begin, i + 1)):
+        j, w = at(plan.lower_column, q), splat(at(lower, fo + q))
+        there = width * (j - begin)
+        for c in range(at(plan.low, j), at(plan.high, j), 8):
+            store(block, here + c, load(block, here + c) + w * load(block, there + c))
+
+
+@inlined
+def sum_rows(x, o, S, origin, b, e, plan, value, fo):
+    """``x[o : o + S] = Σ_{b≤q<e} value[q] x[column[q]]``, 32 or 8 columns at once if it can, some of them twice."""
+    zero = x.dtype.type(0)
+    if S >= 32:
+        for k in range(0, S, 32):
+            c = min(k, S - 32)
+            y = splat(zero), splat(zero), splat(zero), splat(zero)
+            for q in range(b, e):
+                row = (origin + at(plan.node, at(plan.upper_column, q))) * S
+                y = plus(y, splat(at(value, fo + q)), four(x, row + c))
+            write(x, o + c, y)
+    elif S >= 8:
+        for k in range(0, S, 8):
+            c, v = min(k, S - 8), splat(zero)
+            for q in range(b, e):
+                row = (origin + at(plan.node, at(plan.upper_column, q))) * S
+                v = v + splat(at(value, fo + q)) * load(x, row + c)
+            store(x, o + c, v)
+    else:
+        for c in range(S):
+            y = zero
+            for q in range(b, e):
+                y += at(value, fo + q) * at(x, (origin + at(plan.node, at(plan.upper_column, q))) * S + c)
+            put(x, o + c, y)
+
+
+@inlined
+def add_part(x, o, S, scale, y, there, low, high):
+    """``x[o : o + S] += scale y`` for columns ``low`` to ``high``, whole vectors of y; x may end within the last."""
+    whole = low + (min(high, S) - low) // 8 * 8
+    for c in range(low, whole, 8):
+        store(x, o + c, load(x, o + c) + splat(scale) * load(y, there + c))
+    for c in range(whole, min(high, S)):
+        put(x, o + c, at(x, o + c) + scale * at(y, there + c))
 
 
 @inlined

@@ -1,0 +1,15 @@
+"""How kernels are compiled: serial, without the interpreter lock, kept on disk. Without Numba they stay as they are."""
+
+from collections.abc import Callable
+from typing import Any
+
+try:
+    from numba import njit
+except ImportError:
+
+    def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+        """The same function, uncompiled."""
+        return function
+
+else:
+    kernel = njit(nogil=True, cache=True, error_model="numpy")
