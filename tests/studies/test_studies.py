@@ -40,7 +40,7 @@ def test_a_study_from_training_to_report_and_again(tmp_path):
     assert len(steps) == count_steps(study()) == 6
     assert list(results) == ["Chimera", "ViT"]
     assert results["Chimera"].sweep.keys() == {"0.001"}
-    assert 0 <= results["ViT"].evaluations["larger"][0] <= 1
+    assert 0 <= results["ViT"].figures["larger"]["top1"][0] <= 1
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")}
     assert conduct(study(), tmp_path, 1, lines.append, steps.append) == results
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")} == before
@@ -66,7 +66,8 @@ def find_study_of_images():
 
 
 def results_of(a, b):
-    return {n: RowResult(n, 10, 1e-3, {}, f, {"larger": f}, 1.0) for n, f in (("Chimera", a), ("ViT", b))}
+    figures = {n: {column: {"top1": f} for column in ("test", "larger")} for n, f in (("Chimera", a), ("ViT", b))}
+    return {n: RowResult(n, 10, 1e-3, {}, f, 1.0) for n, f in figures.items()}
 
 
 @pytest.mark.parametrize(
