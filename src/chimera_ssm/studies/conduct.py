@@ -202,7 +202,7 @@ class _Workers:
     def _train(self, folder: Path, study: Study, recipe: Recipe) -> dict[str, Any]:
         run = open_run(folder) if (folder / "config.yaml").exists() else None
         if run is None:
-            run = Run(folder, study.recipe_name, recipe, Machine(accelerator="cpu", devices=1))
+            run = Run(folder, study.recipe_name, recipe, Machine(devices=1))
             run.create()
         if run.result is None:
             self._call("train", "--resume", str(folder), log=folder / "log.txt")
