@@ -58,6 +58,9 @@ def conduct_with_bar(
     study: Study, folder: Path, jobs: int
 ) -> tuple[dict[str, RowResult], dict[str, dict[str, RowResult]]]:
     """Conduct a study and what comes then; the results of both."""
+    for part in study.then.values():
+        if part.majority:
+            part.recipe.task().majority()  # if its data are missing, say so before an hour of training
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from math import isnan
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any
@@ -122,9 +123,9 @@ def _sweep(
 
 
 def _best(study: Study, sweep: Mapping[float, float]) -> float | None:
-    """The learning rate with the best figure; of equal ones the smallest; none of none."""
+    """The learning rate with the best figure, of equal ones the smallest; none of none."""
     sign = 1 if study.larger_is_better else -1
-    return max(sorted(sweep), key=lambda lr: sign * sweep[lr], default=None)
+    return max(sorted(sweep), key=lambda lr: (not isnan(sweep[lr]), sign * sweep[lr]), default=None)
 
 
 def _by_metric(study: Study, seeds: list[Mapping[str, float]]) -> dict[str, list[float]]:

@@ -31,20 +31,20 @@ def markdown(study: Study, results: Results, command: str, then: Mapping[str, Re
 
 def _method(study: Study) -> str:
     """How the rows are trained, the same for all, and what the figures are."""
-    names = ("train_limit", "epochs", "steps", "batch_size", *([] if study.learning_rates else ["lr"]))
-    budget = ", ".join(f"{name} {value}" for name in names if (value := getattr(study.recipe, name)))
+    names = "train_limit", "epochs", "steps", "batch_size"
+    budget = {name: value for name in names if (value := getattr(study.recipe, name))}
     rates = ", ".join(f"{lr:g}" for lr in study.learning_rates)
-    changes = "".join(f", with {name} {value}" for name, value in study.sweep.items())
-    sweep = (
-        f"Every row has the same sweep of the learning rate ({rates}{changes}; {study.validation:.0%} of the training "
-        f"data held out for it) and {study.seeds} seeds; the test data are used once, at the end."
-    )
     return (
-        f"Recipe `{study.recipe_name}` with {budget}. "
-        f"{sweep if study.learning_rates else f'There are {study.seeds} seeds.'} Figures are "
+        f"Recipe `{study.recipe_name}` with {_words(budget)}. Every row has the same sweep of the learning rate "
+        f"({rates}{', with ' if study.sweep else ''}{_words(study.sweep)}; {study.validation:.0%} of the training data "
+        f"held out for it) and {study.seeds} seeds; the test data are used once, at the end. Figures are "
         f"{' and '.join(map(_unit, study.metrics))}{', of averaged weights' if study.recipe.ema else ''}: mean ± "
         f"standard deviation over seeds."
     )
+
+
+def _words(settings: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in settings.items())
 
 
 def _unit(metric: str) -> str:

@@ -111,8 +111,8 @@ STUDIES = {
             ),
         ),
         then={
-            "cola": _fine_tuning("cola", "CoLA", 4000, "matthews"),
-            "sst2": _fine_tuning("sst2", "SST-2", 4000, "accuracy"),
+            "cola": _fine_tuning("cola", "CoLA", 3000, "matthews"),
+            "sst2": _fine_tuning("sst2", "SST-2", 3000, "accuracy"),
             "mrpc": _fine_tuning("mrpc", "MRPC", 2000, "f1", ("accuracy",)),
         },
     )

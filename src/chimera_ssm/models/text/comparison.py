@@ -83,7 +83,7 @@ def _attention(width: int, multiple: int = 1) -> dict[str, Any]:
     sizes = [size for size in range(multiple, width + 1, multiple) if width % size == 0]
     if not sizes:
         raise ValueError(f"hidden_size must be a multiple of {multiple}, found {width}")
-    size = min(sizes, key=lambda size: abs(size - head))
+    size = min(sizes, key=lambda size: max(size / head, head / size))
     # no dropout in attention, which the fast kernels have not
     return {"num_attention_heads": width // size, "attention_probs_dropout_prob": 0.0}
 
