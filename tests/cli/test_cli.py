@@ -1,6 +1,7 @@
 """The program `chimera` and its benchmark: quick help, clear errors, the right figures in the right fields."""
 
 import json
+import math
 import subprocess
 import sys
 from time import perf_counter
@@ -207,9 +208,11 @@ def test_every_case_is_registered_by_its_name():
 
 
 def test_whole_models_are_measured_if_asked_for():
-    assert [case.name for case in cases.pick(None, models=True)][-3:] == ["image-224", "image-512", "image-1024"]
+    images = ["image-224", "image-512", "image-1024"]
+    texts = ["text-128", "text-1024", "text-4096", "text-16384"]
+    assert [case.name for case in cases.pick(None, models=True)][-7:] == [*images, *texts]
     assert [case.name for case in cases.pick(["image-512"])] == ["image-512"]
-    assert all(case.memory for case in cases.MODELS.values())
+    assert all(case.memory != case.forward_only for case in cases.MODELS.values())
 
 
 def test_a_training_step_has_a_loss_and_all_gradients(monkeypatch):
@@ -223,6 +226,20 @@ def test_a_training_step_has_a_loss_and_all_gradients(monkeypatch):
     steps = works.TrainingStep("chimera", 32, batch=2).build()
     assert chosen["name"] == "chimera_image_base"
     assert steps.function().dim() == 0
+    steps.forward_backward()
+
+
+@pytest.mark.parametrize("mixer", ["chimera", "bert"])
+def test_a_text_step_has_a_loss_and_all_gradients(mixer, monkeypatch):
+    def small(which, **sizes):
+        sizes |= {"hidden_size": 16, "num_hidden_layers": 1, "num_heads": 2, "state_size": 4}
+        return build("chimera" if which == "chimera_text_base" else which, **sizes)
+
+    build = chimera_ssm.text_model
+    monkeypatch.setattr(chimera_ssm, "create_model", small)
+    monkeypatch.setattr(chimera_ssm, "text_model", small)
+    steps = works.TextStep(mixer, 24, batch=2).build()
+    assert steps.function().item() == pytest.approx(math.log(30_522), rel=0.05)  # nothing is known yet
     steps.forward_backward()
 
 

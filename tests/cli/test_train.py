@@ -81,6 +81,27 @@ def test_mistakes_are_one_line_and_leave_nothing(argv, message, capsys, tmp_path
 
 
 @pytest.mark.parametrize(
+    ("name", "content", "options", "message"),
+    [
+        ("a.txt", b"", ["text/pydoc"], "a.txt is empty: remove it, or write text into it"),
+        ("a.txt", b"caf\xe9 \n", ["text/pydoc"], "a.txt is not UTF-8 text: line 1 has the byte 0xe9"),
+        ("a.jsonl", b'{"body": "one"}\n', ["text/pydoc"], "a.jsonl has no 'text', but 'body'; name the one with"),
+        ("train.tsv", b"sentence\tlabel\none\t2\n", ["text/glue-sst2", "--from", "."], "found '2' in line 2"),
+        ("train.tsv", b"text\tlabel\none\t1\n", ["text/glue-sst2", "--from", "."], "has no column 'sentence', but"),
+    ],
+)  # fmt: skip
+def test_bad_texts_are_one_line(name, content, options, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / name).write_bytes(content)
+    data = tmp_path if name.endswith(".tsv") else tmp_path / name
+    assert cli.main(["train", *options, "--data", str(data), "--out", "run"]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert sum("error" in line for line in err.splitlines()) == 1
+    assert not Path("run").exists()
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--lrr", "1"], "unknown option --lrr, did you mean --lr?"),

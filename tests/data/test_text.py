@@ -166,6 +166,14 @@ def test_a_line_of_a_million_characters(tmp_path, vocabulary):
     assert len(text.train) == (4 * 52_632 + 2) // 126  # the word of a million letters is unknown; then the end
 
 
+def test_a_vocabulary_for_a_line_of_a_million_letters(tmp_path):
+    letters = torch.randint(97, 123, (10**6,), generator=torch.Generator().manual_seed(0))
+    data = folder(tmp_path, train_txt=bytes(letters.tolist()).decode() + " one two three" * 99)
+    words = load_text(data, 16, "auto", 200).tokenizer.get_vocab()
+    assert {"one", "two", "three"} < words.keys()
+    assert "##q" not in words  # a letter of that line alone
+
+
 def test_tokens_are_found_again_unless_something_changed(tmp_path, vocabulary, cache, capsys):
     data = folder(tmp_path, train_txt=SENTENCE, test_txt=SENTENCE)
     first = words_of(data, vocabulary)

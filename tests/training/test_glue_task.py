@@ -75,7 +75,7 @@ def test_the_body_is_the_one_that_was_trained(tmp_path, start, reviews):
         assert torch.equal(value, begun.chimera.state_dict()[name]), name
 
 
-@pytest.mark.parametrize("mixer", ["chimera", "bert", "fnet"])
+@pytest.mark.parametrize("mixer", ["chimera", "bert", "bert_rotary", "fnet"])
 @pytest.mark.parametrize("name", ["mnli", "stsb"])
 def test_any_task_from_any_model(mixer, name, tmp_path):
     model = pretrained(tmp_path / "start", mixer)
@@ -131,6 +131,20 @@ def test_metrics_are_the_tasks_own(start):
         found = values(task.metrics(), *((scores, targets) if name == "stsb" else (guesses, labels)))
         assert found == pytest.approx({metric: expected[metric] for metric in found}, abs=1e-5)
         assert task.monitor in found
+
+
+def test_guessing_the_majority(tmp_path):
+    rows = {
+        "cola": [f"g\t{label}\t\tone" for label in (1, 1, 0, 1)],
+        "mrpc": [f"{label}\t1\t2\tone\ttwo" for label in (0, 1, 1)],
+    }
+    expected = {"cola": {"matthews": 0.0}, "mrpc": {"f1": 0.8, "accuracy": 2 / 3}}
+    for name, lines in rows.items():
+        write(tmp_path / name, name, train=lines, dev=lines)
+        task = replace(TINY, glue=name, data=str(tmp_path / name)).task()
+        assert task.majority() == pytest.approx(expected[name])
+    write(tmp_path / "stsb", "stsb")
+    assert replace(TINY, glue="stsb", data=str(tmp_path / "stsb")).task().majority().keys() == {"spearman", "pearson"}
 
 
 def test_what_cannot_be_started_from(tmp_path, reviews):

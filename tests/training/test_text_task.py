@@ -14,7 +14,7 @@ from chimera_ssm.training.fit import evaluate, latest_checkpoint, train
 from chimera_ssm.training.records import read_table
 from chimera_ssm.training.run import Run
 from chimera_ssm.training.text_recipe import TextRecipe
-from tests.training.tiny import CPU, what_remains
+from tests.training.tiny import CPU, same_tables, train_in_processes, what_remains
 
 TINY = TextRecipe(
     vocab_size=500, length=32, hidden_size=32, num_hidden_layers=2, state_size=4, num_heads=2,
@@ -42,7 +42,7 @@ def batch_of(task, count=4):
     return samples.collate([samples.sample(n) for n in range(count)])
 
 
-@pytest.mark.parametrize("mixer", ["chimera", "bert", "fnet"])
+@pytest.mark.parametrize("mixer", ["chimera", "bert", "bert_rotary", "fnet"])
 def test_the_loss_is_that_of_the_whole_model(mixer):
     recipe = replace(TINY, mixer=mixer)
     task = recipe.task()
@@ -117,6 +117,25 @@ def test_a_stopped_run_goes_on_as_if_nothing_had_been(finished, tmp_path, monkey
     assert first == second
 
 
+def test_two_processes_give_the_losses_of_one(finished, tmp_path):
+    two = Run(tmp_path / "two", "text/tiny", TINY, replace(CPU, devices=2, strategy="ddp"))
+    two.create()
+    train_in_processes(two, tmp_path / "program.py")
+    same_tables(finished, two, rel=1e-3)
+
+
+def test_the_model_of_a_run_is_bitwise_that_of_its_checkpoint(finished):
+    from chimera_ssm import ChimeraForMaskedLM
+    from chimera_ssm.training import checkpoints
+
+    state = checkpoints.load(latest_checkpoint(finished), TINY)["state_dict"]
+    model = ChimeraForMaskedLM.from_pretrained(finished.model)
+    trained = {name.removeprefix("model."): value for name, value in state.items()}
+    assert trained.keys() == model.state_dict().keys()
+    assert all(torch.equal(value, trained[name]) for name, value in model.state_dict().items())
+    assert any(name.endswith("step_bias") for name in trained)
+
+
 def test_evaluation_at_another_length(finished):
     checkpoint = latest_checkpoint(finished)
     same = evaluate(finished, finished.recipe, checkpoint)
@@ -133,12 +152,34 @@ def test_baselines_with_positions_say_how_many_they_have():
         task.outcome(task.build_model(recipe), batch_of(task))
 
 
-@pytest.mark.parametrize("mixer", ["bert", "fnet"])
+@pytest.mark.parametrize("mixer", ["bert", "bert_rotary", "fnet"])
 def test_equal_parameters(mixer):
-    recipe = replace(TINY, hidden_size=64)
+    recipe = replace(TINY, hidden_size=66)
     target = recipe.parameters()
     matched = replace(recipe, mixer=mixer).with_parameters(target)
     assert abs(matched.parameters() / target - 1) < 0.03
+    longer = replace(recipe, mixer=mixer, positions=500).with_parameters(target)
+    assert longer.hidden_size == matched.hidden_size  # positions that are never trained do not count
+
+
+def test_rotary_positions_are_relative_and_as_many_as_asked_for(tmp_path):
+    """Shifted by ten places the text hears the same: with learned positions it does not."""
+    from transformers import AutoModelForMaskedLM
+
+    from chimera_ssm.models import text_model
+
+    ids = torch.randint(5, 50, (1, 12))
+    shifted, mask = torch.cat([torch.zeros(1, 10).long(), ids], 1), torch.tensor([[0] * 10 + [1] * 12])
+    sizes = {"vocab_size": 50, "hidden_size": 24, "num_hidden_layers": 2, "max_length": 40, "initializer_range": 0.5}
+    for mixer, same in (("bert_rotary", True), ("bert", False)):
+        model = text_model(mixer, **sizes)
+        model.eval().save_pretrained(tmp_path / mixer)
+        twin = AutoModelForMaskedLM.from_pretrained(tmp_path / mixer)
+        found = model(shifted, attention_mask=mask).logits[:, 10:]
+        assert torch.allclose(model(ids).logits, found, atol=1e-4) == same
+        assert torch.equal(twin(ids).logits, model(ids).logits)
+        assert not torch.allclose(model(ids).logits.flip(1), model(ids.flip(1)).logits, atol=1e-4)
+        assert model.config.max_position_embeddings == 40
 
 
 def test_bert_has_whole_heads_of_about_64_features():
@@ -148,6 +189,26 @@ def test_bert_has_whole_heads_of_about_64_features():
         with torch.device("meta"):
             model = text_model("bert", hidden_size=width, num_hidden_layers=1)
         assert model.config.num_attention_heads == heads
+
+
+def test_rotary_heads_have_pairs_of_features():
+    from chimera_ssm.models import text_model
+
+    for width, heads in ((768, 12), (84, 3), (504, 7), (76, 2)):
+        with torch.device("meta"):
+            model = text_model("bert_rotary", hidden_size=width, num_hidden_layers=1)
+        assert model.config.num_attention_heads == heads
+    with pytest.raises(ValueError, match="hidden_size must be a multiple of 2, found 31"):
+        text_model("bert_rotary", hidden_size=31)
+
+
+def test_dropout_is_for_models_that_have_it():
+    from chimera_ssm.models import text_model
+
+    for mixer in ("bert", "bert_rotary", "fnet"):
+        with torch.device("meta"):
+            model = text_model(mixer, dropout=0.0, hidden_size=8, num_hidden_layers=1)
+        assert all(m.p == 0 for m in model.modules() if isinstance(m, torch.nn.Dropout))
 
 
 def test_unknown_mixers_are_refused():

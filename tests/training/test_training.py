@@ -6,7 +6,6 @@ import os
 import random
 import resource
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -22,7 +21,7 @@ from chimera_ssm.training.fit import evaluate, latest_checkpoint, train
 from chimera_ssm.training.optimizer import parameter_groups
 from chimera_ssm.training.records import Table, read_table
 from chimera_ssm.training.run import Run, new_folder, open_run
-from tests.training.tiny import CPU, TINY, make_run, what_remains
+from tests.training.tiny import CPU, TINY, make_run, same_tables, train_in_processes, what_remains
 
 
 @pytest.fixture(scope="module")
@@ -253,23 +252,9 @@ def test_two_processes_give_the_losses_of_one(tmp_path):
     changes = {"drop_path": 0.0, "mixup": 0.0, "cutmix": 0.0, "epochs": 2, "train_limit": 128, "micro_batch": 8}
     one = make_run(tmp_path / "one", **changes)
     train(one)
-    program = (
-        "import sys, os\nfrom pathlib import Path\nfrom chimera_ssm.training.run import open_run\n"
-        "from chimera_ssm.training.fit import train\ntrain(open_run(Path(sys.argv[1])))\n"
-    )
     two = make_run(tmp_path / "two", replace(CPU, devices=2, strategy="ddp"), **changes)
-    (tmp_path / "program.py").write_text(program)
-    path = os.pathsep.join([str(Path(checkpoints.__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, tmp_path / "program.py", two.folder],
-        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    for name in ("steps.csv", "metrics.csv"):
-        ours, theirs = read_table(one.folder / name), read_table(two.folder / name)
-        assert len(ours) == len(theirs)
-        for a, b in zip(ours, theirs, strict=True):
-            assert {k: float(v) for k, v in a.items()} == pytest.approx({k: float(v) for k, v in b.items()}, abs=1e-5)
+    train_in_processes(two, tmp_path / "program.py")
+    same_tables(one, two, abs=1e-5)
 
 
 # Checkpoints

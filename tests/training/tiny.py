@@ -1,9 +1,17 @@
 """A recipe that trains in a second or two, and runs of it."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
+
+import chimera_ssm
 from chimera_ssm.training.image_recipe import ImageRecipe
 from chimera_ssm.training.recipe import Machine
+from chimera_ssm.training.records import read_table
 from chimera_ssm.training.run import Run
 
 TINY = ImageRecipe(
@@ -24,3 +32,23 @@ def what_remains(run):
     """All of a run that does not depend on the time of day."""
     files = "metrics.csv", "steps.csv", "model/model.safetensors", "config.yaml"
     return {name: (run.folder / name).read_bytes() for name in files}
+
+
+def train_in_processes(run, program):
+    """Train a run in processes of its own, by a file that each of them can be started from."""
+    program.write_text(
+        "import sys\nfrom pathlib import Path\nfrom chimera_ssm.training.run import open_run\n"
+        "from chimera_ssm.training.fit import train\ntrain(open_run(Path(sys.argv[1])))\n"
+    )
+    path = os.pathsep.join([str(Path(chimera_ssm.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    env = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, program, run.folder], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+
+
+def same_tables(one, two, **tolerance):
+    """The tables of two runs are the same, to a tolerance."""
+    for name in ("steps.csv", "metrics.csv"):
+        for a, b in zip(read_table(one.folder / name), read_table(two.folder / name), strict=True):
+            expected = {key: float(value) for key, value in b.items()}
+            assert {key: float(value) for key, value in a.items()} == pytest.approx(expected, **tolerance)

@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from chimera_ssm.studies.conduct import RowResult
     from chimera_ssm.studies.study import Study
 
-EXAMPLE = "chimera reproduce images --docs docs/results/images.md"
+EXAMPLE = """chimera reproduce images --docs docs/results/images.md
+  chimera reproduce text --data FOLDER         (with folders wikitext-2 and glue in it)"""
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """The options of the command."""
     parser.add_argument("study", nargs="?", metavar="STUDY", help="what to compare; none: a list of studies")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="of its runs; runs/<study> if omitted")
+    parser.add_argument("--data", metavar="FOLDER", help="of the data sets; where the recipes look for them if omitted")
     cores = os.cpu_count() or 1
     parser.add_argument("--jobs", type=int, default=cores, help=f"runs at a time, which share the cores ({cores})")
     parser.add_argument("--docs", type=Path, metavar="FILE", help="write the report there, too")
@@ -27,8 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Conduct a study, or go on with it, and write its report."""
+    import json
+
     import rich
-    from rich.markdown import Markdown
 
     from chimera_ssm.studies import all_studies, find_study
     from chimera_ssm.studies.report import markdown
@@ -41,18 +45,22 @@ def run(args: argparse.Namespace) -> None:
     if args.jobs < 1:
         raise ValueError(f"--jobs must be at least 1, found {args.jobs}")
     study, folder = find_study(args.study), args.out or Path("runs") / args.study
-    results = _conduct(study, folder, args.jobs)
-    text = f"# {args.study.capitalize()}\n\n{markdown(study, results, f'chimera reproduce {args.study}')}"
-    for path in (folder / "report.md", args.docs):
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_durably(path, lambda file: file.write(text.encode()))
-    _write_json(folder / "results.json", {name: asdict(result) for name, result in results.items()})
-    rich.print(Markdown(text))
-    rich.print(f"report: {folder / 'report.md'}")
+    study, command = (study.on(args.data), " --data FOLDER") if args.data else (study, "")
+    results, then = conduct_with_bar(study, folder, args.jobs)
+    report = markdown(study, results, f"chimera reproduce {args.study}{command}", then)
+    write_report(f"# {args.study.capitalize()}\n\n{report}", folder, args.docs)
+    everything = results if not then else {args.study: results, **then}
+    text = json.dumps(everything, indent=2, default=asdict) + "\n"
+    write_durably(folder / "results.json", lambda file: file.write(text.encode()))
 
 
-def _conduct(study: Study, folder: Path, jobs: int) -> dict:
+def conduct_with_bar(
+    study: Study, folder: Path, jobs: int
+) -> tuple[dict[str, RowResult], dict[str, dict[str, RowResult]]]:
+    """Conduct a study and what comes then; the results of both."""
+    for part in study.then.values():
+        if part.majority:
+            part.recipe.task().majority()  # if its data are missing, say so before an hour of training
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -62,18 +70,24 @@ def _conduct(study: Study, folder: Path, jobs: int) -> dict:
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         bar = progress.add_task("runs", total=count_steps(study))
+        how = jobs, lambda line: console.print(line, highlight=False), lambda _: progress.advance(bar)
         try:
-            return conduct(
-                study, folder, jobs, lambda line: console.print(line, highlight=False), lambda _: progress.advance(bar)
-            )
+            results = conduct(study, folder, *how)
+            return results, {name: conduct(s, folder / name, *how, before=folder) for name, s in study.then.items()}
         except KeyboardInterrupt:
             raise KeyboardInterrupt("interrupted; the same command goes on from here") from None
 
 
-def _write_json(path: Path, values: object) -> None:
-    import json
+def write_report(text: str, folder: Path, docs: Path | None) -> None:
+    """Print a report and keep it in the folder, and elsewhere if asked for."""
+    import rich
+    from rich.markdown import Markdown
 
     from chimera_ssm.training.checkpoints import write_durably
 
-    text = json.dumps(values, indent=2) + "\n"
-    write_durably(path, lambda file: file.write(text.encode()))
+    for path in (folder / "report.md", docs):
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_durably(path, lambda file: file.write(text.encode()))
+    rich.print(Markdown(text))
+    rich.print(f"report: {folder / 'report.md'}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 import unicodedata
 from collections import Counter
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _MOST_LETTERS = 1000
+#: WordPiece takes no longer words than 100 letters, and the trainer's time grows with the square of a word's length.
+_TOO_LONG = re.compile(r"[^\s!-/:-@\[-`{-~]{101,}")
 _NEEDED = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 
 
@@ -109,7 +112,7 @@ def _make(corpus: Corpus, vocab_size: int, path: Path) -> None:
 
 
 def _texts(corpus: Corpus) -> Iterator[str]:
-    return (piece.replace("<unk>", "") for piece in corpus.pieces() if piece is not None)
+    return (_TOO_LONG.sub(" ", piece.replace("<unk>", "")) for piece in corpus.pieces() if piece is not None)
 
 
 def _is_visible(letter: str) -> bool:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from math import isnan
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any
@@ -23,6 +24,10 @@ from chimera_ssm.training.run import Run, open_run
 Say = Callable[[str], None]
 
 
+#: The column of figures on test data, the row of those who guess.
+TEST, MAJORITY = "test", "majority"
+
+
 @dataclass(frozen=True)
 class RowResult:
     """A trained row.
@@ -30,10 +35,9 @@ class RowResult:
     Attributes:
         name: of the row.
         parameters: of the model.
-        lr: chosen on validation data.
+        lr: chosen on validation data, or the recipe's.
         sweep: figure on validation data by learning rate.
-        figures: on test data, one for each seed.
-        evaluations: the same for each further evaluation.
+        figures: by column (`TEST`, and each further evaluation) and metric, one for each seed.
         seconds: of training, mean over seeds.
     """
 
@@ -41,13 +45,14 @@ class RowResult:
     parameters: int
     lr: float
     sweep: dict[str, float]
-    figures: list[float]
-    evaluations: dict[str, list[float]]
+    figures: dict[str, dict[str, list[float]]]
     seconds: float
 
 
-def conduct(study: Study, folder: Path, jobs: int, say: Say, advance: Say) -> dict[str, RowResult]:
-    """Train and evaluate all rows; what is finished in ``folder`` is not done again.
+def conduct(
+    study: Study, folder: Path, jobs: int, say: Say, advance: Say, before: Path | None = None
+) -> dict[str, RowResult]:
+    """Train and evaluate all rows; what is finished in ``folder`` is not done again. What comes `then` is left out.
 
     Args:
         study: what to compare.
@@ -55,50 +60,76 @@ def conduct(study: Study, folder: Path, jobs: int, say: Say, advance: Say) -> di
         jobs: runs at a time, each with its share of the processor's cores.
         say: hears of every finished run.
         advance: hears of every finished step of the study.
+        before: folder of the study whose runs the rows start from.
     """
-    recipes = study.recipes()
+    recipes = study.recipes(matched=before is None)
     _check_folder(study, recipes, folder)
+    recipes = {(n, s): _of_seed(r, s, before) for n, r in recipes.items() for s in range(study.seeds)}
     workers = _Workers(jobs, say, advance)
-    sweep = {
-        (name, lr): replace(recipe, **study.sweep, lr=lr, validation=study.validation)
-        for name, recipe in recipes.items()
-        for lr in study.learning_rates
+    sweeps = _sweep(study, {row.name: recipes[row.name, 0] for row in study.rows}, folder, workers)
+    runs = {
+        _folder(folder, n, f"seed-{s}"): (study, replace(r, lr=_best(study, sweeps[n]) or r.lr))
+        for (n, s), r in recipes.items()
     }
-    swept = workers.train({_folder(folder, n, f"lr-{lr:g}"): (study, r) for (n, lr), r in sweep.items()})
-    chosen, sweeps = {}, {}
-    for name in recipes:
-        results = {lr: swept[_folder(folder, name, f"lr-{lr:g}")] for lr in study.learning_rates}
-        sweeps[name] = {f"{lr:g}": r["metrics"][study.figure] for lr, r in results.items()}
-        chosen[name] = _best(study, results)
-    seeds = {(n, s): replace(r, lr=chosen[n], seed=s) for n, r in recipes.items() for s in range(study.seeds)}
-    trained = workers.train({_folder(folder, n, f"seed-{s}"): (study, r) for (n, s), r in seeds.items()})
+    trained = workers.train(runs)
     results = {}
-    for name in recipes:
-        folders = [_folder(folder, name, f"seed-{s}") for s in range(study.seeds)]
-        runs = [trained[f] for f in folders]
-        results[name] = RowResult(
-            name,
-            runs[0]["parameters"],
-            chosen[name],
-            sweeps[name],
-            [r["metrics"][study.figure] for r in runs],
-            {},
-            sum(r["seconds"] for r in runs) / len(runs),
+    for row in study.rows:
+        folders = [_folder(folder, row.name, f"seed-{s}") for s in range(study.seeds)]
+        found = [trained[f] for f in folders]
+        results[row.name] = RowResult(
+            row.name,
+            found[0]["parameters"],
+            runs[folders[0]][1].lr,
+            {f"{lr:g}": figure for lr, figure in sweeps[row.name].items()},
+            {TEST: _by_metric(study, [r["metrics"] for r in found])},
+            sum(r["seconds"] for r in found) / len(found),
         )
     _evaluate_further(study, folder, results, workers)
+    if study.majority:
+        guessed = _by_metric(study, [recipes[study.rows[0].name, 0].task().majority()])
+        results[MAJORITY] = RowResult(MAJORITY, 0, 0.0, {}, {TEST: guessed}, 0.0)
     return results
 
 
 def count_steps(study: Study) -> int:
-    """Steps of a study: runs and further evaluations."""
+    """Steps of a study and of what comes then: runs and further evaluations."""
     further = sum(len(s.rows) * len(s.evaluations) * study.seeds for s in study.sections)
-    return len(study.rows) * (len(study.learning_rates) + study.seeds) + further
+    own = len(study.rows) * (len(study.learning_rates) + study.seeds) + further
+    return own + sum(map(count_steps, study.then.values()))
 
 
-def _best(study: Study, results: Mapping[float, Mapping[str, Any]]) -> float:
-    """The learning rate with the best figure; of equal ones the smallest."""
+def _of_seed(recipe: Recipe, seed: int, before: Path | None) -> Recipe:
+    """A recipe with a seed, from that seed's run of the row of ``before`` that it names."""
+    if before is None:
+        return replace(recipe, seed=seed)
+    row: str = getattr(recipe, "from_")  # noqa: B009  (recipes that start from nothing do not have it)
+    return replace(recipe, seed=seed, **{"from_": str(_folder(before, row, f"seed-{seed}"))})
+
+
+def _sweep(
+    study: Study, recipes: Mapping[str, Recipe], folder: Path, workers: _Workers
+) -> dict[str, dict[float, float]]:
+    """Of each row the figure on validation data by learning rate."""
+    runs = {
+        (name, lr): replace(recipe, **study.sweep, lr=lr, validation=study.validation)
+        for name, recipe in recipes.items()
+        for lr in study.learning_rates
+    }
+    found = workers.train({_folder(folder, n, f"lr-{lr:g}"): (study, r) for (n, lr), r in runs.items()})
+    return {
+        name: {lr: study.figure(found[_folder(folder, name, f"lr-{lr:g}")]["metrics"]) for lr in study.learning_rates}
+        for name in recipes
+    }
+
+
+def _best(study: Study, sweep: Mapping[float, float]) -> float | None:
+    """The learning rate with the best figure, of equal ones the smallest; none of none."""
     sign = 1 if study.larger_is_better else -1
-    return max(sorted(results), key=lambda lr: sign * results[lr]["metrics"][study.figure])
+    return max(sorted(sweep), key=lambda lr: (not isnan(sweep[lr]), sign * sweep[lr]), default=None)
+
+
+def _by_metric(study: Study, seeds: list[Mapping[str, float]]) -> dict[str, list[float]]:
+    return {name: [study.figure(metrics, name) for metrics in seeds] for name in study.metrics}
 
 
 def _check_folder(study: Study, recipes: Mapping[str, Recipe], folder: Path) -> None:
@@ -136,7 +167,7 @@ def _evaluate_further(study: Study, folder: Path, results: dict[str, RowResult],
     }
     metrics = workers.evaluate(calls)
     for name, title in wanted:
-        results[name].evaluations[title] = [metrics[name, title, s][study.figure] for s in range(study.seeds)]
+        results[name].figures[title] = _by_metric(study, [metrics[name, title, s] for s in range(study.seeds)])
 
 
 class _Workers:
@@ -172,15 +203,15 @@ class _Workers:
     def _train(self, folder: Path, study: Study, recipe: Recipe) -> dict[str, Any]:
         run = open_run(folder) if (folder / "config.yaml").exists() else None
         if run is None:
-            run = Run(folder, study.recipe_name, recipe, Machine(accelerator="cpu", devices=1))
+            run = Run(folder, study.recipe_name, recipe, Machine(devices=1))
             run.create()
         if run.result is None:
             self._call("train", "--resume", str(folder), log=folder / "log.txt")
         result = open_run(folder).result
         if result is None:
             raise ValueError(f"{folder} ended without a result; see {folder / 'log.txt'}")
-        figure = result["metrics"][study.figure]
-        self.say(f"{folder.parent.name} {folder.name}: {result['evaluated_on']} {study.figure} {figure:.4f}")
+        figure = study.figure(result["metrics"])
+        self.say(f"{folder.parent.name} {folder.name}: {result['evaluated_on']} {study.metric} {figure:.4f}")
         self.advance(str(folder))
         return result
 

@@ -5,73 +5,101 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import mean, stdev
 
-from chimera_ssm.studies.conduct import RowResult
+from chimera_ssm.studies.conduct import MAJORITY, TEST, RowResult
 from chimera_ssm.studies.study import Section, Study
 
+Results = Mapping[str, RowResult]
 
-def markdown(study: Study, results: Mapping[str, RowResult], command: str) -> str:
-    """The report of a study."""
-    budget = ", ".join(
-        f"{name} {value}" for name in ("train_limit", "epochs", "steps", "batch_size") if (value := _of(study, name))
-    )
+#: Metrics that are not parts of one.
+_PLAIN = ("loss", "perplexity", "mae")
+
+
+def markdown(study: Study, results: Results, command: str, then: Mapping[str, Results] | None = None) -> str:
+    """The report of a study, and of those that come `then`."""
     lines = [
         study.doc,
         "",
-        f"Measured by `{command}`, which can be interrupted and goes on where it was. Recipe `{study.recipe_name}` "
-        f"with {budget}. Every row has the same number of parameters within 3 %, the same sweep of the learning rate "
-        f"({', '.join(f'{lr:g}' for lr in study.learning_rates)}{_sweep(study)}; {study.validation:.0%} of the "
-        f"training data held out for it) and "
-        f"{study.seeds} seeds; the test data are used once, at the end. Figures are {study.metric} in per cent"
-        f"{', of averaged weights' if study.recipe.ema else ''}: mean ± standard deviation over seeds.",
+        f"Measured by `{command}`, which can be interrupted and goes on where it was. {_method(study)} Every row has "
+        f"the same number of parameters within 3 %.",
+        *_sections(study, results),
     ]
-    for section in study.sections:
-        lines += ["", f"## {section.title}", "", *_table(study, section, results), *_order(study, section, results)]
+    for name, found in (then or {}).items():
+        part = study.then[name]
+        lines += [*_sections(part, found), "", f"{part.doc} {_method(part)}"]
     return "\n".join(lines) + "\n"
 
 
-def _sweep(study: Study) -> str:
-    changes = ", ".join(f"{name} {value}" for name, value in study.sweep.items())
-    return f", with {changes}" if changes else ""
+def _method(study: Study) -> str:
+    """How the rows are trained, the same for all, and what the figures are."""
+    names = "train_limit", "epochs", "steps", "batch_size"
+    budget = {name: value for name in names if (value := getattr(study.recipe, name))}
+    rates = ", ".join(f"{lr:g}" for lr in study.learning_rates)
+    return (
+        f"Recipe `{study.recipe_name}` with {_words(budget)}. Every row has the same sweep of the learning rate "
+        f"({rates}{', with ' if study.sweep else ''}{_words(study.sweep)}; {study.validation:.0%} of the training data "
+        f"held out for it) and {study.seeds} seeds; the test data are used once, at the end. Figures are "
+        f"{' and '.join(map(_unit, study.metrics))}{', of averaged weights' if study.recipe.ema else ''}: mean ± "
+        f"standard deviation over seeds."
+    )
 
 
-def _of(study: Study, name: str) -> object:
-    return getattr(study.recipe, name)
+def _words(settings: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in settings.items())
 
 
-def spread(figures: list[float]) -> str:
-    """Mean ± standard deviation, in per cent."""
-    deviation = stdev(figures) if len(figures) > 1 else 0.0
-    return f"{100 * mean(figures):.2f} ± {100 * deviation:.2f}"
+def _unit(metric: str) -> str:
+    return metric if metric in _PLAIN else f"{metric} in per cent"
 
 
-def _table(study: Study, section: Section, results: Mapping[str, RowResult]) -> list[str]:
+def spread(figures: list[float], metric: str) -> str:
+    """Mean ± standard deviation; parts of one in per cent."""
+    scale, digits = (1, 3) if metric in _PLAIN else (100, 2)
+    middle = f"{scale * mean(figures):.{digits}f}"
+    return f"{middle} ± {scale * stdev(figures):.{digits}f}" if len(figures) > 1 else middle
+
+
+def _sections(study: Study, results: Results) -> list[str]:
+    lines = []
+    for section in study.sections:
+        lines += ["", f"## {section.title}", "", *_table(study, section, results), *_order(study, section, results)]
+        lines += ["", section.note] if section.note else []
+    return lines
+
+
+def _table(study: Study, section: Section, results: Results) -> list[str]:
     paper = any(row.paper for row in section.rows)
-    head = ["model", "test", *section.evaluations, *(["paper"] if paper else []), "parameters", "lr", "seconds"]
+    columns = [(title, metric) for title in (TEST, *section.evaluations) for metric in study.metrics]
+    titles = [title if len(study.metrics) == 1 else f"{title}, {metric}" for title, metric in columns]
+    head = ["model", *titles, *(["paper"] if paper else []), "parameters", "lr", "seconds"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for row in section.rows:
         r = results[study.same(row).name]
-        cells = [row.name, spread(r.figures), *(spread(r.evaluations[title]) for title in section.evaluations)]
+        cells = [row.name, *(spread(r.figures[title][metric], metric) for title, metric in columns)]
         cells += [row.paper] if paper else []
         cells += [f"{r.parameters:,}", f"{r.lr:g}", f"{r.seconds:.0f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    if study.majority:
+        guessed = [spread(results[MAJORITY].figures[TEST][metric], metric) for metric in study.metrics]
+        cells = [MAJORITY, *guessed, *[""] * (len(head) - 1 - len(guessed))]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 
 
-def _order(study: Study, section: Section, results: Mapping[str, RowResult]) -> list[str]:
-    """Whether the expected order holds, pair by pair; a difference counts beyond two standard errors."""
-    if not section.expected:
-        return []
-    by_name = {row.name: results[study.same(row).name] for row in section.rows}
-    sign = 1 if study.larger_is_better else -1
+def _order(study: Study, section: Section, results: Results) -> list[str]:
+    """Whether the expected order holds, pair by pair; a difference counts beyond two standard errors or deviations."""
+    by_name = {row.name: results[study.same(row).name].figures[TEST][study.metric] for row in section.rows}
+    sign, scale = 1 if study.larger_is_better else -1, 1 if study.metric in _PLAIN else 100
     words = []
-    for better, worse in zip(section.expected, section.expected[1:], strict=False):
-        a, b = by_name[better].figures, by_name[worse].figures
-        difference = sign * (mean(a) - mean(b))
-        error = ((_variance(a) / len(a)) + (_variance(b) / len(b))) ** 0.5
+    for better, worse in section.pairs():
+        a, b = by_name[better], by_name[worse]
+        difference, error = sign * (mean(a) - mean(b)), (_variance(study, a) + _variance(study, b)) ** 0.5
         verdict = "holds" if difference > 2 * error else "is reversed" if difference < -2 * error else "is not decided"
-        words.append(f"{better} > {worse} {verdict} ({100 * difference:+.2f}, two standard errors {200 * error:.2f})")
-    return ["", f"Expected order: {'; '.join(words)}."]
+        figures = f"{scale * difference:+.2f}, two standard {study.standard} {2 * scale * error:.2f}"
+        words.append(f"{better} > {worse} {verdict} ({figures})")
+    return ["", f"Expected order, the better first: {'; '.join(words)}."] if words else []
 
 
-def _variance(figures: list[float]) -> float:
-    return stdev(figures) ** 2 if len(figures) > 1 else 0.0
+def _variance(study: Study, figures: list[float]) -> float:
+    """Of the mean, or of a seed."""
+    count = len(figures) if study.standard == "errors" else 1
+    return stdev(figures) ** 2 / count if len(figures) > 1 else 0.0

@@ -97,7 +97,7 @@ def _finish(run: Run, module: TrainingModule, evaluated_on: str, bookkeeper: Boo
         "recipe": run.name,
         "seed": run.recipe.seed,
         "steps": module.course.total,
-        "parameters": sum(p.numel() for p in module.model.parameters()),
+        "parameters": sum(p.numel() for p in module.model.parameters() if p.requires_grad),
         "evaluated_on": evaluated_on,
         "metrics": module.results,
         "model": which,

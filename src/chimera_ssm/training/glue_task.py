@@ -91,16 +91,27 @@ class GlueTraining(Task):
 
     def metrics(self) -> dict[str, Metric]:
         from torchmetrics import PearsonCorrCoef, SpearmanCorrCoef
-        from torchmetrics.classification import BinaryF1Score, BinaryMatthewsCorrCoef, MulticlassAccuracy
+        from torchmetrics.classification import BinaryF1Score, MulticlassAccuracy
+
+        from chimera_ssm.training.matthews import Matthews
 
         made: dict[str, Any] = {
             "accuracy": lambda: MulticlassAccuracy(len(self.glue.classes), average="micro"),
             "f1": BinaryF1Score,
-            "matthews": BinaryMatthewsCorrCoef,
+            "matthews": Matthews,
             "pearson": PearsonCorrCoef,
             "spearman": SpearmanCorrCoef,
         }
         return {name: made[name]() for name in self.glue.metrics}
+
+    def majority(self) -> dict[str, float]:
+        """Of scores, the mean in place of the most frequent."""
+        train, test = (texts.labels for texts in self.texts)
+        guess = train.mean() if self.glue.is_regression else train.mode().values
+        metrics = self.metrics()
+        for metric in metrics.values():
+            metric.update(guess.expand_as(test), test)
+        return {name: float(metric.compute()) for name, metric in metrics.items()}
 
     def save(self, model: nn.Module, folder: Path) -> None:
         """In the form of `transformers`, with the tokenizer."""

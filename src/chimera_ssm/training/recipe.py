@@ -44,7 +44,7 @@ class Recipe(Settings):
     clip: float = setting(1.0, "largest norm of a gradient; 0: no clipping", least=0)
     ema: float = setting(0.0, "decay of the weights' moving average, reached gradually; 0: none", least=0, below=1)
     eval_every: int = setting(0, "steps from one evaluation to the next; 0: an epoch", least=0)
-    eval_batch: int = setting(256, "samples a device evaluates at once", least=1)
+    eval_batch: int = setting(256, "samples a device evaluates at once", least=1, at_eval=True)
     train_limit: int | None = setting(None, "take only this many training samples, a fixed choice", least=1)
     validation: float = setting(
         0.0, "part of the training data to evaluate on in place of the test data", least=0, below=1
@@ -70,8 +70,8 @@ class Recipe(Settings):
         raise NotImplementedError
 
     def parameters(self) -> int:
-        """Parameters of the model."""
-        return sum(p.numel() for p in self.task().build_model(self).parameters())
+        """Parameters of the model that are trained."""
+        return sum(p.numel() for p in self.task().build_model(self).parameters() if p.requires_grad)
 
     def with_parameters(self, target: int) -> Self:
         """The recipe with its width changed so that the model has ``target`` parameters, within 3 %."""

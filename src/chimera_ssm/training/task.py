@@ -71,3 +71,7 @@ class Task(ABC):
     @abstractmethod
     def save(self, model: nn.Module, folder: Path) -> None:
         """Write the model in the form in which its users load it."""
+
+    def majority(self) -> dict[str, float]:
+        """The metrics of guessing the class most frequent in training, whatever is shown."""
+        raise ValueError(f"{type(self).__name__} has no classes to guess")

@@ -27,7 +27,7 @@ class TextRecipe(Recipe):
     mask: float = setting(0.3, "part of the words to guess in training", above=0, most=1)
     eval_mask: float = setting(0.15, "part of the words to guess in evaluation", above=0, most=1, at_eval=True)
 
-    mixer: Literal["chimera", "mlp", "m2", "bert", "fnet"] = setting("chimera", "what mixes the tokens")
+    mixer: Literal["chimera", "mlp", "m2", "bert", "bert_rotary", "fnet"] = setting("chimera", "what mixes the tokens")
     variant: Literal["dag", "ug"] = setting("dag", "the line forward and backward, or the undirected line")
     hidden_size: int = setting(128, "features of a token", least=1)
     num_hidden_layers: int = setting(4, "blocks", least=1)
@@ -35,6 +35,7 @@ class TextRecipe(Recipe):
     num_heads: int | None = setting(None, "H of Chimera; none: heads of 64 features", least=1)
     expand: int = setting(2, "inner width of Chimera's blocks, in units of hidden_size", least=1)
     positions: int | None = setting(None, "most tokens that baselines with positions can read; none: length", least=1)
+    dropout: float = setting(0.1, "of BERT and FNet, which the others have not", least=0, below=1)
     drop_path: float = setting(
         0.0, "probability of dropping the last block, rising from 0 at the first", least=0, below=1
     )
@@ -45,7 +46,8 @@ class TextRecipe(Recipe):
         return TextTask(self)
 
     def with_parameters(self, target: int) -> TextRecipe:
+        """Positions beyond ``length`` are never trained, and do not count."""
         from chimera_ssm.models import match_text_parameters
 
-        sizes = match_text_parameters(target=target, **self.task().sizes(self))
+        sizes = match_text_parameters(target=target, **self.task().sizes(replace(self, positions=None)))
         return replace(self, hidden_size=sizes["hidden_size"])

@@ -17,7 +17,7 @@ from chimera_ssm.training.text_recipe import TextRecipe
 if TYPE_CHECKING:
     from torchmetrics import Metric
 
-SIZES = ("variant", "hidden_size", "num_hidden_layers", "state_size", "num_heads", "expand", "drop_path")
+SIZES = ("variant", "hidden_size", "num_hidden_layers", "state_size", "num_heads", "expand", "dropout", "drop_path")
 
 
 class TextTask(Task):

@@ -8,7 +8,7 @@ from functools import partial
 
 import chimera_ssm as chimera
 from chimera_ssm.cli.bench import graphs
-from chimera_ssm.cli.bench.works import Attention, DenseInverse, Masks, Mix, TrainingStep, Work
+from chimera_ssm.cli.bench.works import Attention, DenseInverse, Masks, Mix, TextStep, TrainingStep, Work
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,15 @@ CASES = {
 MODELS = {
     case.name: case
     for case in (
-        Case(f"image-{size}", f"training step of chimera_image_base, {size}², batch {batch}", "ViT-B",
-             TrainingStep("chimera", size, batch), TrainingStep("vit", size, batch), backward=target, memory=True)
-        for size, batch, target in ((224, 8, 1.25), (512, 1, 1.1), (1024, 1, 0.85))
+        *(Case(f"image-{size}", f"training step of chimera_image_base, {size}², batch {batch}", "ViT-B",
+               TrainingStep("chimera", size, batch), TrainingStep("vit", size, batch), backward=target, memory=True)
+          for size, batch, target in ((224, 8, 1.25), (512, 1, 1.1), (1024, 1, 0.85))),
+        *(Case(f"text-{length}", f"training step of chimera_text_base, {length} tokens, batch {batch}", "BERT-B",
+               TextStep("chimera", length, batch), TextStep("bert", length, batch), backward=target, memory=True)
+          for length, batch, target in ((128, 8, 1.2), (1024, 1, 1.05))),
+        *(Case(f"text-{length}", f"chimera_text_base, {length:,} tokens", "BERT-B",
+               TextStep("chimera", length), TextStep("bert", length), target, forward_only=True)
+          for length, target in ((4096, 0.75), (16_384, 0.4))),
     )
 }  # fmt: skip
 

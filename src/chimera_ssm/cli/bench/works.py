@@ -139,6 +139,39 @@ class TrainingStep:
 
 
 @dataclass(frozen=True)
+class TextStep:
+    """Loss of masked words by a whole model of the base size: ``mixer`` is ``"chimera"`` or ``"bert"``.
+
+    As in training, 30 % of the words are masked and only these are decoded. BERT is without dropout, which Chimera
+    has not.
+    """
+
+    mixer: str
+    length: int
+    batch: int = 1
+
+    def build(self) -> Steps:
+        import torch
+        from torch.nn.functional import cross_entropy
+
+        torch.manual_seed(0)
+        bert = {"num_hidden_layers": 12, "max_length": max(512, self.length), "dropout": 0.0}
+        model = (
+            chimera.create_model("chimera_text_base")
+            if self.mixer == "chimera"
+            else chimera.text_model(self.mixer, **bert)
+        )
+        ids = torch.randint(1000, 30_000, (self.batch, self.length))
+        asked = torch.rand(ids.shape) < 0.3
+
+        def loss() -> Tensor:
+            features = model.base_model(input_ids=ids).last_hidden_state
+            return cross_entropy(model.cls(features[asked]), ids[asked])
+
+        return Steps(loss, [*model.parameters()])
+
+
+@dataclass(frozen=True)
 class Masks:
     """All rows of L within each part of a union of equally large graphs."""
 

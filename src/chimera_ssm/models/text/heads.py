@@ -67,11 +67,8 @@ class ChimeraForMaskedLM(ChimeraTextPreTrainedModel):
         return MaskedLMOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
 
 
-class ChimeraForSequenceClassification(ChimeraTextPreTrainedModel):
-    """`ChimeraTextModel` with a linear layer on the mean of the tokens.
-
-    Shapes: ``input_ids [B, T]`` → ``logits [B, num_labels]``.
-    """
+class ChimeraTextClassifier(ChimeraTextPreTrainedModel):
+    """`ChimeraTextModel` and a linear layer to classes, ``[..., hidden_size]`` → ``[..., num_labels]``."""
 
     def __init__(self, config: ChimeraTextConfig):
         super().__init__(config)
@@ -79,6 +76,17 @@ class ChimeraForSequenceClassification(ChimeraTextPreTrainedModel):
         self.dropout = nn.Dropout(config.classifier_dropout)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)  # ty: ignore[invalid-argument-type]
         self.post_init()
+
+    def scores(self, features: Tensor) -> Any:
+        """Scores of each class."""
+        return self.classifier(self.dropout(features))
+
+
+class ChimeraForSequenceClassification(ChimeraTextClassifier):
+    """`ChimeraTextModel` with a linear layer on the mean of the tokens.
+
+    Shapes: ``input_ids [B, T]`` → ``logits [B, num_labels]``.
+    """
 
     @can_return_tuple
     def forward(
@@ -91,23 +99,16 @@ class ChimeraForSequenceClassification(ChimeraTextPreTrainedModel):
         if kwargs.get("seq_idx") is not None:
             raise ValueError("a text to be classified has a row of its own: pad the batch and leave seq_idx out")
         outputs = self.chimera(input_ids, return_dict=True, **kwargs)
-        logits = self.classifier(self.dropout(outputs.pooler_output))
+        logits = self.scores(outputs.pooler_output)
         loss = None if labels is None else self.loss_function(labels, logits, self.config)
         return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
 
 
-class ChimeraForTokenClassification(ChimeraTextPreTrainedModel):
+class ChimeraForTokenClassification(ChimeraTextClassifier):
     """`ChimeraTextModel` with a linear layer on each token.
 
     Shapes: ``input_ids [B, T]`` → ``logits [B, T, num_labels]``.
     """
-
-    def __init__(self, config: ChimeraTextConfig):
-        super().__init__(config)
-        self.chimera = ChimeraTextModel(config)
-        self.dropout = nn.Dropout(config.classifier_dropout)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)  # ty: ignore[invalid-argument-type]
-        self.post_init()
 
     @can_return_tuple
     def forward(
@@ -118,7 +119,7 @@ class ChimeraForTokenClassification(ChimeraTextPreTrainedModel):
         Other arguments are those of `ChimeraTextModel`.
         """
         outputs = self.chimera(input_ids, return_dict=True, **kwargs)
-        logits = self.classifier(self.dropout(outputs.last_hidden_state))
+        logits = self.scores(outputs.last_hidden_state)
         loss = None if labels is None else self.loss_function(logits, labels, self.config)
         return TokenClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
 

@@ -1,0 +1,66 @@
+"""`chimera glue`: a trained model on the tasks of GLUE, with several seeds, and the average."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from chimera_ssm.cli.reproduce import conduct_with_bar, write_report
+from chimera_ssm.cli.train import add_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from chimera_ssm.studies.conduct import RowResult
+
+#: Settings of the recipes text/glue-… that may be changed, for all tasks alike.
+_SETTINGS = ("lr", "epochs", "batch_size", "train_limit", "length")
+
+EXAMPLE = """chimera glue runs/text-wikitext2-20260101-120000 --data FOLDER --tasks cola sst2 mrpc
+  chimera glue runs/text-c4-20260101-120000 --scale paper --after-mnli"""
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """The run, the tasks, how often, and settings for all of them."""
+    from chimera_ssm.data.glue import TASKS
+    from chimera_ssm.training.glue_recipe import GlueRecipe
+    from chimera_ssm.training.settings import keys
+
+    parser.add_argument("run", metavar="RUN", help="a finished run of text/…, or a folder with its model")
+    parser.add_argument(
+        "--data", default="glue", metavar="FOLDER", help="of the official files; through datasets if omitted"
+    )
+    parser.add_argument(
+        "--tasks", nargs="+", default=[*TASKS], metavar="TASK", help=f"of {', '.join(TASKS)}; all if omitted"
+    )
+    parser.add_argument("--seeds", type=int, default=5, help="runs of each task (5)")
+    parser.add_argument("--after-mnli", action="store_true", help="RTE, MRPC and STS-B start from the models of MNLI")
+    parser.add_argument(
+        "--scale", choices=("paper", "laptop"), help="of the recipes text/glue-…; the laptop's if omitted"
+    )
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="of the runs; RUN/glue if omitted")
+    cores = os.cpu_count() or 1
+    parser.add_argument("--jobs", type=int, default=cores, help=f"runs at a time, which share the cores ({cores})")
+    parser.add_argument("--docs", type=Path, metavar="FILE", help="write the report there, too")
+    values = argparse.Namespace(**dict.fromkeys(_SETTINGS, "as in the task's recipe"))
+    add_settings(parser, "settings of all tasks", [key for key in keys(GlueRecipe) if key.name in _SETTINGS], values)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Fine-tune on each task, or go on with it, and write the table."""
+    from chimera_ssm.studies.glue import glue_studies, glue_table
+
+    for name in ("seeds", "jobs"):
+        if getattr(args, name) < 1:
+            raise ValueError(f"--{name} must be at least 1, found {getattr(args, name)}")
+    folder = args.out or Path(args.run) / "glue"
+    changes = {name: getattr(args, name) for name in ("data", *_SETTINGS) if hasattr(args, name)}
+    studies = glue_studies(args.run, args.tasks, args.seeds, args.scale, args.after_mnli, **changes)
+    results: dict[str, dict[str, RowResult]] = {}
+    for name, study in studies.items():
+        results[name], then = conduct_with_bar(study, folder / name, args.jobs)
+        results |= then
+    text = f"# GLUE\n\nMeasured by `{args.command_line}`.\n\n{glue_table(results)}"
+    write_report(text, folder, args.docs)
