@@ -23,6 +23,7 @@ COMMANDS = {
     "list": "show recipes and models",
     "train": "train a recipe, or continue a run",
     "eval": "evaluate a run on its test data",
+    "plan": "estimate what a recipe takes on GPUs, and tell how to run it there",
     "reproduce": "train the models of a comparison, all in the same way, and tell how they compare",
     "bench": "measure speed and memory against attention and other baselines",
 }

@@ -4,9 +4,11 @@ Numba is loaded at the first kernel. Where it is missing, plain PyTorch takes ov
 """
 
 from chimera_ssm.solvers.compiled.columns import CompiledSweep, spread
-from chimera_ssm.solvers.compiled.common import usable
+from chimera_ssm.solvers.compiled.common import plain_pytorch, usable
 from chimera_ssm.solvers.compiled.lu import CompiledLDU, lu_mix_mask
 from chimera_ssm.solvers.compiled.masks import mix_by_masks
 from chimera_ssm.solvers.compiled.states import mix_by_states
 
-__all__ = ["CompiledLDU", "CompiledSweep", "lu_mix_mask", "mix_by_masks", "mix_by_states", "spread", "usable"]
+__all__ = [
+    "CompiledLDU", "CompiledSweep", "lu_mix_mask", "mix_by_masks", "mix_by_states", "plain_pytorch", "spread", "usable",
+]  # fmt: skip
