@@ -49,3 +49,8 @@ def test_transformers_trainer(tmp_path, capsys):
     assert 0 <= main_of("trainer")(str(tmp_path), steps=3) <= 1
     assert (tmp_path / "model.safetensors").exists()
     assert "loaded again" in capsys.readouterr().out
+
+
+def test_influence_draws(tmp_path):
+    main_of("influence")(tmp_path)
+    assert (tmp_path / "influence.png").stat().st_size > 10_000

@@ -72,13 +72,22 @@ def count(recipe: Recipe, task: Task, samples: int, half: torch.dtype | None = N
         samples: of the micro-batch.
         half: what autocast should compute in; nothing for 32 bits.
     """
-    if not hasattr(recipe, "num_hidden_layers"):
-        raise ValueError(f"recipes of the kind {recipe.kind!r} train a model that is there already: plan that one's")
     one, two = (
         _line(count_step(recipe, task, layers, 1, half), count_step(recipe, task, layers, 2, half), samples)
         for layers in (1, 2)
     )
-    return _line(one, two, recipe.num_hidden_layers)
+    return _line(one, two, layers_of(recipe))
+
+
+def layers_of(recipe: Recipe) -> int:
+    """Layers of the model that a recipe builds."""
+    layers = getattr(recipe, "num_hidden_layers", None)
+    if layers is None:
+        raise ValueError(
+            f"a {recipe.kind} recipe goes on with a model that is there already, of a size that it does not know; "
+            "plan the recipe that makes the model, such as text/c4"
+        )
+    return layers
 
 
 def _line(one: Work, two: Work, at: int) -> Work:

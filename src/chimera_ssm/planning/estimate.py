@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from chimera_ssm.planning.count import Work, count
+from chimera_ssm.planning.count import Work, count, layers_of
 from chimera_ssm.planning.hardware import NETWORK, Hardware
 from chimera_ssm.planning.stand_ins import task_without_data
 from chimera_ssm.training.course import Course, Share
@@ -72,6 +72,7 @@ class Estimate:
 
 def estimate(recipe: Recipe, machine: Machine, device: Hardware) -> Estimate:
     """Count a recipe's work, and estimate what it takes on so many devices."""
+    layers_of(recipe)  # refuses recipes that build no model, before their data are looked for
     task = task_without_data(recipe)
     samples, _, _ = train_and_evaluation(task, recipe)
     steps = Course.of(recipe, len(samples)).total
