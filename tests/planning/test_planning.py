@@ -175,7 +175,7 @@ def test_the_command_prints_a_plan_and_checks_it(tmp_path, capsys):
     for words in (
         "2 × t4",
         "FLOPs",
-        "hours, $",
+        "minutes, $0.0",
         "torchrun --standalone --nproc-per-node 2",
         "predicted",
         "ratio",

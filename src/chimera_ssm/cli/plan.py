@@ -107,16 +107,19 @@ def _table(plan: Estimate) -> Any:
         "", "", title=f"{plan.devices} × {plan.device.name}, {plan.machine.strategy}, {plan.machine.precision}"
     )
     table.add_row("parameters", f"{plan.parameters:,}")
-    batch = f"{plan.recipe.batch_size:,} samples: {plan.micro} at a time on a GPU, {plan.accumulate} times"
-    table.add_row("steps", f"{plan.steps:,} of {batch}")
+    times = f", {plan.accumulate} times" if plan.accumulate > 1 else ""
+    table.add_row(
+        "steps", f"{plan.steps:,} of {plan.recipe.batch_size:,} samples, {plan.micro} at once on a GPU{times}"
+    )
     table.add_row("work of a step", f"{plan.flops:.2e} FLOPs, {mixes:.0%} of them in mixes")
-    table.add_row("memory of a GPU", f"{_gib(sum(plan.memory.values()))} of {_gib(plan.device.memory)} {_fits(plan)}")
+    table.add_row("memory of a GPU", f"{_size(sum(plan.memory.values()))} of {_size(plan.device.memory)} {_fits(plan)}")
     for name, size in plan.memory.items():
-        table.add_row(f"  {name}", _gib(size))
+        table.add_row(f"  {name}", _size(size))
     table.add_row("time of a step", f"{step:.3g} s")
     for name, seconds in plan.seconds.items():
         table.add_row(f"  {name}", f"{seconds / step:.0%}")
-    table.add_row("estimate", f"[bold]{plan.hours:,.1f} hours, ${plan.dollars:,.0f}[/]")
+    time = f"{plan.hours:,.1f} hours" if plan.hours >= 1 else f"{60 * plan.hours:.1f} minutes"
+    table.add_row("estimate", f"[bold]{time}, ${plan.dollars:,.{0 if plan.dollars >= 10 else 2}f}[/]")
     return table
 
 
@@ -124,8 +127,8 @@ def _fits(plan: Estimate) -> str:
     return "" if plan.fits else "[red]too much[/]: try a smaller --micro-batch, or --strategy fsdp"
 
 
-def _gib(size: float) -> str:
-    return f"{size / 2**30:.2f} GiB"
+def _size(size: float) -> str:
+    return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
 
 
 def _assumptions(plan: Estimate) -> str:

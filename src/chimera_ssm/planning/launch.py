@@ -24,13 +24,12 @@ def train_command(recipe: Sequence[str], machine: Machine) -> str:
 
 def torchrun(recipe: Sequence[str], machine: Machine) -> str:
     """The command to type on each node."""
-    devices = machine.devices or 1
+    where = f"--nproc-per-node {machine.devices or 1}"
     if machine.nodes == 1:
-        where = f"--standalone --nproc-per-node {devices}"
+        where = f"--standalone {where}"
     else:
-        where = (
-            f"--nnodes {machine.nodes} --nproc-per-node {devices} --rdzv-backend c10d --rdzv-endpoint FIRST_NODE:29500"
-        )
+        meeting = "--rdzv-backend c10d --rdzv-endpoint FIRST_NODE:29500 --rdzv-id 1"
+        where = f"--nnodes {machine.nodes} {where} {meeting}"
     return f"torchrun {where} --no-python \\\n  {train_command(recipe, machine)}"
 
 
