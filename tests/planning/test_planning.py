@@ -1,6 +1,11 @@
 """Counted work against what is known by hand; estimates against their parts; commands against the program's parser."""
 
+import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -165,6 +170,20 @@ def test_commands_are_understood_by_the_program():
         "--resume runs/image-digits",
     ):
         assert line in script
+
+
+def test_two_processes_of_torchrun_train_one_run(tmp_path):
+    """The command that a plan prints, on CPUs."""
+    words = ["image/digits", "--epochs", "1", "--train-limit", "64", "--hidden-size", "16", "--num-hidden-layers", "1"]
+    command = torchrun(words, Machine(accelerator="cpu", devices=2, strategy="ddp"))
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command, shell=True, cwd=tmp_path, env={**os.environ, "PATH": programs, "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("run folder: runs/image-digits") == 1
+    assert json.loads((tmp_path / "runs" / "image-digits" / "result.json").read_text())["steps"] == 1
 
 
 def test_the_command_prints_a_plan_and_checks_it(tmp_path, capsys):
