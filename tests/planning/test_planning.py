@@ -34,11 +34,12 @@ def test_traffic_of_a_product_and_a_sum():
     a, b, c = torch.randn(8, 16), torch.randn(16, 4), torch.randn(8, 4)
     with Traffic() as traffic:
         y = (a @ b).view(4, 8) + c.expand(8, 4).view(4, 8)
+        traffic.forward_is_over()
         del y
     assert (traffic.single, traffic.half) == (2 * 8 * 16 * 4, 0)
     assert traffic.moved == 3 * 8 * 4 * 4  # two read, one written; views cost nothing
     assert traffic.operations == 2
-    assert traffic.peak == 2 * 8 * 4 * 4
+    assert traffic.kept == traffic.largest == 8 * 4 * 4  # the sum; the product is gone
     assert traffic.alive == 0
 
 
@@ -49,6 +50,21 @@ def test_what_is_picked_is_read_once_and_halves_are_told_apart():
         table[:4].bfloat16() @ table[:8].bfloat16().mT
     assert traffic.half == 2 * 4 * 8 * 8
     assert traffic.moved == 2 * 4 * 8 * 4 + 4 * 8 * (4 + 2) + 8 * 8 * (4 + 2)
+
+
+def test_products_of_a_model_are_those_of_its_layers():
+    """Two FLOPs for each weight and token, forward; four backward, two where the input needs no gradient."""
+    task, tokens = DIGITS.task(), 2 * 64
+    model = task.build_model(replace(DIGITS, num_hidden_layers=1))
+    layers = {name: p.numel() for name, p in model.named_parameters() if p.dim() > 1 and "step_bias" not in name}
+    expected = 0
+    for name, size in layers.items():
+        rows = 2 if "classifier" in name else tokens
+        expected += (4 if "patch_embedding" in name else 6) * rows * size
+    assert len(layers) == 5
+    assert count_step(DIGITS, task, layers=1, samples=2).products == pytest.approx(
+        expected, rel=0.02
+    )  # norms have some
 
 
 def test_kernels_are_left_out_within_plain_pytorch():
@@ -89,7 +105,7 @@ def test_four_small_steps_tell_the_work_of_a_larger_one():
     task = DIGITS.task()
     told, true = count(DIGITS, task, samples=5), count_step(DIGITS, task, layers=3, samples=5)
     assert (told.products, told.mixes) == (true.products, true.mixes)
-    for name in ("single", "moved", "operations", "peak"):
+    for name in ("single", "moved", "operations", "kept", "largest"):
         assert getattr(told, name) == pytest.approx(getattr(true, name), rel=0.05), name
     assert told.mixes > 0
     assert told.half == 0
@@ -100,9 +116,9 @@ def test_four_small_steps_tell_the_work_of_a_larger_one():
 
 def test_seconds_are_those_of_products_traffic_and_launches():
     gpu = find_gpu("a100")
-    work = Work(0, 0, half=312e12, single=19.5e12, moved=2039e9, operations=10, peak=0)
+    work = Work(0, 0, half=312e12, single=19.5e12, moved=2039e9, operations=10, kept=0, largest=0)
     assert passes(work, gpu) == pytest.approx({"matrix products": 4, "all else": 1 / 0.7, "waiting for launches": 0})
-    idle = Work(0, 0, 0, 0, 0, operations=1000, peak=0)
+    idle = Work(0, 0, 0, 0, 0, operations=1000, kept=0, largest=0)
     assert sum(passes(idle, gpu).values()) == pytest.approx(1000 * gpu.launch)
 
 

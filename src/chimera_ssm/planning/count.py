@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import astuple, dataclass
+from math import prod
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import FlopCounterMode, flop_registry
+from torch.utils.flop_counter import FlopCounterMode, flop_registry, shape_wrapper
 
 from chimera_ssm.data.random import seeded
 from chimera_ssm.solvers.compiled import plain_pytorch
@@ -31,6 +32,15 @@ from chimera_ssm.training.task import Task
 _PICKING = ("index", "index_select", "gather", "embedding", "constant_pad_nd")
 
 
+def _convolution_backward(grad: Any, x: Any, weight: Any, *options: Any, **_: Any) -> int:
+    """As often as in the forward pass for each gradient that is asked for; PyTorch's own formula forgets groups."""
+    return 2 * prod(grad) * prod(weight[1:]) * sum(options[-1][:2])
+
+
+_FORMULAS = {**FLOP_FORMULAS, torch.ops.aten.convolution_backward: _convolution_backward}
+_CONVOLUTIONS = torch.ops.aten.convolution, torch.ops.aten.convolution_backward
+
+
 @dataclass(frozen=True)
 class Work:
     """What a device does in a step, forward and backward, without the optimiser's part.
@@ -42,7 +52,8 @@ class Work:
         single: the same in 32 bits or more.
         moved: bytes that all other operations read and write.
         operations: how many there are.
-        peak: most bytes of tensors made in the step that are alive at once, gradients included.
+        kept: bytes of tensors that the forward pass leaves for the backward pass.
+        largest: bytes of the largest tensor that is made.
     """
 
     products: float
@@ -51,7 +62,8 @@ class Work:
     single: float
     moved: float
     operations: float
-    peak: float
+    kept: float
+    largest: float
 
     def __add__(self, other: Work) -> Work:
         return Work(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
@@ -97,14 +109,14 @@ def _line(one: Work, two: Work, at: int) -> Work:
 
 def count_step(recipe: Recipe, task: Task, layers: int, samples: int, half: torch.dtype | None = None) -> Work:
     """The work of a forward and a backward pass with so many layers and samples, by running them."""
-    flops = FlopCounterMode(display=False, custom_mapping=FLOP_FORMULAS)
+    flops = FlopCounterMode(display=False, custom_mapping=_FORMULAS)
     with as_operators(), flops:
         small_step(recipe, task, layers, samples)()
     by_operator = flops.get_flop_counts()["Global"]
     mixes = sum(n for operator, n in by_operator.items() if operator in FLOP_FORMULAS)
     step = small_step(recipe, task, layers, samples, half)
     with plain_pytorch(), Traffic() as traffic:
-        step()
+        step(traffic.forward_is_over)
     return Work(
         products=flops.get_total_flops() - mixes,
         mixes=mixes,
@@ -112,25 +124,30 @@ def count_step(recipe: Recipe, task: Task, layers: int, samples: int, half: torc
         single=traffic.single,
         moved=traffic.moved,
         operations=traffic.operations,
-        peak=traffic.peak,
+        kept=traffic.kept,
+        largest=traffic.largest,
     )
 
 
 def small_step(
     recipe: Recipe, task: Task, layers: int, samples: int, half: torch.dtype | None = None
-) -> Callable[[], None]:
-    """A forward and a backward pass of the recipe's model with so many layers, on its first samples."""
+) -> Callable[..., None]:
+    """A forward and a backward pass of the recipe's model with so many layers, on its first samples.
+
+    The function that is returned calls its argument, if it is given one, between the two.
+    """
     with seeded(0, "plan"):
         model = task.build_model(from_dict(type(recipe), as_dict(recipe) | {"num_hidden_layers": layers}))
         data = task.train_samples()
         batch = data.collate([data.sample(index) for index in range(samples)])
     model.train()
 
-    def step() -> None:
+    def step(between: Callable[[], None] = lambda: None) -> None:
         autocast = nullcontext() if half is None else torch.autocast("cpu", half)
         with sdpa_kernel(SDPBackend.MATH), seeded(0, "step"):  # attention as products that can be counted
             with autocast:
                 loss = task.outcome(model, batch).loss
+            between()
             loss.backward()
         model.zero_grad()
 
@@ -143,7 +160,7 @@ class Traffic(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.half = self.single = self.moved = 0.0
-        self.operations = self.alive = self.peak = 0
+        self.operations = self.alive = self.kept = self.largest = 0
         self._known: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
@@ -159,16 +176,22 @@ class Traffic(TorchDispatchMode):
         self._count(func, args, kwargs, out, read, made)
         return out
 
+    def forward_is_over(self) -> None:
+        """What is alive now is kept for the backward pass."""
+        self.kept = self.alive
+
     def _count(self, func: Any, args: Any, kwargs: Any, out: Any, read: list[Tensor], made: list[Tensor]) -> None:
-        formula = flop_registry.get(func.overloadpacket)
+        kind = func.overloadpacket
+        formula = shape_wrapper(_convolution_backward) if kind is _CONVOLUTIONS[1] else flop_registry.get(kind)
         if formula is not None:
             flops = formula(*args, **(kwargs or {}), out_val=out)
             if made[0].dtype in (torch.float16, torch.bfloat16):
                 self.half += flops
             else:
                 self.single += flops
-            return
-        if func.overloadpacket.__name__ in _PICKING:
+            if kind not in _CONVOLUTIONS:  # with few channels in a group, these also wait for memory
+                return
+        if kind.__name__ in _PICKING:
             read = made
         self.moved += sum(_bytes(x) for x in (*read, *made))
 
@@ -178,7 +201,7 @@ class Traffic(TorchDispatchMode):
             return
         self._known.add(storage._cdata)
         self.alive += storage.nbytes()
-        self.peak = max(self.peak, self.alive)
+        self.largest = max(self.largest, storage.nbytes())
         weakref.finalize(storage, self._release, storage._cdata, storage.nbytes())
 
     def _release(self, which: int, size: int) -> None:

@@ -104,12 +104,15 @@ def _sharers(machine: Machine) -> int:
 
 
 def _memory(recipe: Recipe, machine: Machine, parameters: int, work: Work) -> dict[str, float]:
-    """Weights and both momenta of AdamW in 32 bits, the average if there is one, and the most that a step makes."""
+    """Weights and both momenta of AdamW in 32 bits, the average if there is one, and what a step makes.
+
+    Working space is a guess: an operation reads one large tensor and writes another.
+    """
     copies = 3 + bool(recipe.ema)
     memory = {"weights and optimiser": 4.0 * copies * parameters / _sharers(machine)}
     if machine.strategy == "fsdp":
         memory["weights gathered"] = 4.0 * parameters
-    return memory | {"gradients and activations": work.peak}
+    return memory | {"gradients": 4.0 * parameters, "activations": work.kept, "working space": 2 * work.largest}
 
 
 def _optimiser_bytes(recipe: Recipe, machine: Machine, parameters: int) -> float:
