@@ -134,7 +134,12 @@ def test_an_estimate_adds_up(strategy):
     assert plan.hours == pytest.approx(plan.steps * sum(plan.seconds.values()) / 3600)
     assert plan.dollars == pytest.approx(plan.hours * 4 * 0.5)
     assert plan.fits
-    assert not replace(plan, device=replace(plan.device, memory=1e6)).fits
+    passing = plan.memory["activations"] + plan.memory["working space"]
+    fixed = sum(plan.memory.values()) - passing
+    tight = replace(plan, device=replace(plan.device, memory=fixed + 0.3 * passing))
+    assert not tight.fits
+    assert tight.fitting == 4  # of 16: a quarter fits, a half does not
+    assert replace(plan, device=replace(plan.device, memory=fixed)).fitting == 0
 
 
 @pytest.mark.parametrize("name", ["image/imagenet", "text/c4", *(f"graph/{name}" for name in GRAPHS)])

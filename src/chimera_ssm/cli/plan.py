@@ -124,7 +124,10 @@ def _table(plan: Estimate) -> Any:
 
 
 def _fits(plan: Estimate) -> str:
-    return "" if plan.fits else "[red]too much[/]: try a smaller --micro-batch, or --strategy fsdp"
+    if plan.fits:
+        return ""
+    remedy = f"add --micro-batch {plan.fitting}" if plan.fitting else "try --strategy fsdp, or another GPU"
+    return f"[red]too much[/]: {remedy}"
 
 
 def _size(size: float) -> str:

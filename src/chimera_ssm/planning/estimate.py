@@ -69,6 +69,13 @@ class Estimate:
         """Whether a device's memory is enough."""
         return sum(self.memory.values()) <= self.device.memory
 
+    @property
+    def fitting(self) -> int:
+        """The largest micro-batch that divides a device's samples and fits into its memory; 0 if none does."""
+        whole, passing = self.micro * self.accumulate, self.memory["activations"] + self.memory["working space"]
+        room = self.device.memory - (sum(self.memory.values()) - passing)
+        return max((m for m in range(1, whole + 1) if whole % m == 0 and m * passing / self.micro <= room), default=0)
+
 
 def estimate(recipe: Recipe, machine: Machine, device: Hardware) -> Estimate:
     """Count a recipe's work, and estimate what it takes on so many devices."""
