@@ -1,9 +1,9 @@
-# make test, make demo and make lint each create .venv as needed; nothing but Python is assumed.
+# make test, make demo, make lint and make docs each create .venv as needed; nothing but Python is assumed.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint docs clean
 
 demo: $(READY)
 	$(BIN)/chimera demo
@@ -15,6 +15,10 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/ty check
+
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "the site: build/site/index.html"
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

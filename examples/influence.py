@@ -1,7 +1,4 @@
-"""What one node hears from all others: a row of the resolvent on a line, a grid and a molecule-like graph.
-
-Run it with `make demo` or `python examples/influence.py [folder]`; it writes influence.png.
-"""
+"""What one node hears from all others, `python examples/influence.py [folder]`: a line, a grid, a molecule."""
 
 import sys
 from pathlib import Path

@@ -21,6 +21,7 @@ ORDER = [
     "data",
     "training",
     "recipes",
+    "planning",
     "studies",
     "cli",
 ]

@@ -24,6 +24,7 @@ COMMANDS = {
     "train": "train a recipe, or continue a run",
     "eval": "evaluate a run on its test data",
     "glue": "fine-tune a text model on the tasks of GLUE, with several seeds, and average",
+    "plan": "estimate what a recipe takes on GPUs, and tell how to run it there",
     "reproduce": "train the models of a comparison, all in the same way, and tell how they compare",
     "bench": "measure speed and memory against attention and other baselines",
 }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from chimera_ssm.recipes import Scale
     from chimera_ssm.training.run import Run
     from chimera_ssm.training.settings import Key
 
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="of the run; runs/<recipe>-<time> if omitted")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="continue a run, or from one of its checkpoints")
     add_settings(parser, "how to compute", keys(Machine), Machine())
-    recipe, name = _recipe_in(argv)
+    recipe, name = recipe_in(argv)
     if recipe is not None:
         add_settings(parser, f"settings of {name}", keys(type(recipe)), recipe)
 
@@ -79,7 +80,7 @@ def _new(args: argparse.Namespace) -> Run:
     if args.recipe is None:
         raise ValueError("which recipe? for example: chimera train image/digits (chimera list shows all)")
     recipe = find_recipe(args.recipe, args.scale)
-    recipe, machine = replace(recipe, **_given(args, recipe)), replace(Machine(), **_given(args, Machine()))
+    recipe, machine = replace(recipe, **given(args, recipe)), replace(Machine(), **given(args, Machine()))
     made = None if is_first_process() else os.environ.get(_FOLDER)
     run = Run(args.out or Path(made or new_folder(args.recipe)), args.recipe, recipe, machine)
     if is_first_process():
@@ -99,25 +100,33 @@ def _resumed(args: argparse.Namespace) -> tuple[Run, Path | None]:
     run = open_run(args.resume.parent.parent if is_file else args.resume)
     if run.result is not None:
         raise ValueError(f"{run.folder} is finished: look at it with chimera eval {run.folder}")
-    run = replace(run, machine=replace(run.machine, **_given(args, Machine())))
+    run = replace(run, machine=replace(run.machine, **given(args, Machine())))
     return run, args.resume if is_file else latest_checkpoint(run)
 
 
-def _given(args: argparse.Namespace, settings: Any) -> dict[str, Any]:
+def given(args: argparse.Namespace, settings: Any) -> dict[str, Any]:
+    """Those settings that were typed."""
     from chimera_ssm.training.settings import keys
 
     return {key.name: getattr(args, key.name) for key in keys(type(settings)) if hasattr(args, key.name)}
 
 
-def _recipe_in(argv: Sequence[str]) -> tuple[Any, str]:
-    """The recipe that is being asked for, so that its settings become options, and its name."""
+def recipe_in(argv: Sequence[str], preferred: Scale | None = None) -> tuple[Any, str]:
+    """The recipe that is being asked for, so that its settings become options, and its name.
+
+    Args:
+        argv: what was typed.
+        preferred: scale to take if none was typed and the recipe has it.
+    """
     from chimera_ssm.recipes import all_recipes, find_recipe
 
-    name = next((word for word in argv if word in all_recipes()), argv[0] if argv else "--")
+    recipes = all_recipes()
+    name = next((word for word in argv if word in recipes), argv[0] if argv else "--")
     if name.startswith("-"):
         return None, name
-    scale = argv[argv.index("--scale") + 1] if "--scale" in argv[:-1] else None
-    return find_recipe(name, scale if scale in ("paper", "laptop") else None), name
+    scale: Any = argv[argv.index("--scale") + 1] if "--scale" in argv[:-1] else preferred
+    exists = name in recipes and scale in recipes[name].scales
+    return find_recipe(name, scale if exists else None), name
 
 
 def _typed(key: Key) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import fields
 from functools import lru_cache
 from typing import Any
@@ -24,6 +25,23 @@ from chimera_ssm.topology import Topology
 from chimera_ssm.topology.names import read_call, topology_of
 
 # Calls of the operators, for the verbs
+
+_asked_for: ContextVar[bool] = ContextVar("chimera_as_operators", default=False)
+
+
+@contextmanager
+def as_operators() -> Generator[None]:
+    """Within this context the verbs are operators in eager mode as well: for tools that count or trace operators."""
+    token = _asked_for.set(True)
+    try:
+        yield
+    finally:
+        _asked_for.reset(token)
+
+
+def wanted() -> bool:
+    """Whether a verb should be an operator."""
+    return torch.compiler.is_compiling() or _asked_for.get()
 
 
 def mask(topology: Topology, weight: Tensor, solver: Solver | None) -> Tensor:

@@ -36,7 +36,7 @@ def mask(topology: Topology, weight: Tensor, solver: Solver | None = None) -> Te
     """
     _check_weight(topology, weight)
     check_finite("weight", weight, _INPUT)
-    return (operators.mask if torch.compiler.is_compiling() else mask_now)(topology, weight, solver)
+    return (operators.mask if operators.wanted() else mask_now)(topology, weight, solver)
 
 
 def mask_now(topology: Topology, weight: Tensor, solver: Solver | None) -> Tensor:
@@ -70,7 +70,7 @@ def solve(topology: Topology, weight: Tensor, rhs: Tensor, solver: Solver | None
     _check_nodes("rhs", rhs, topology, "H", "K")
     _check_equal_heads(weight, "rhs", rhs)
     check_all_finite({"weight": [weight], "rhs": [rhs]}, _INPUT)
-    return (operators.solve if torch.compiler.is_compiling() else solve_now)(topology, weight, rhs, solver)
+    return (operators.solve if operators.wanted() else solve_now)(topology, weight, rhs, solver)
 
 
 def solve_now(topology: Topology, weight: Tensor, rhs: Tensor, solver: Solver | None) -> Tensor:
@@ -111,7 +111,7 @@ def mix(
         ``[..., H, T, P]``, in the dtype of ``V``, computed in float32 at least.
     """
     topologies, weights, Cs, Bs, scales = _listed(topology, weight, C, B, scale)
-    if torch.compiler.is_compiling():
+    if operators.wanted():
         _check_mixes(topologies, weights, Cs, Bs, V, scales)
         return operators.mix(topologies, weights, Cs, Bs, V, scales, solver)
     return mix_now(topologies, weights, Cs, Bs, V, scales, solver)

@@ -4,7 +4,7 @@ Numba is loaded at the first kernel. Where it is missing, plain PyTorch takes ov
 """
 
 from chimera_ssm.solvers.compiled.columns import CompiledSweep, spread
-from chimera_ssm.solvers.compiled.common import usable
+from chimera_ssm.solvers.compiled.common import plain_pytorch, usable
 from chimera_ssm.solvers.compiled.lu import CompiledLDU, lu_mix_mask
 from chimera_ssm.solvers.compiled.masks import mix_by_masks
 from chimera_ssm.solvers.compiled.states import mix_by_states
@@ -17,6 +17,7 @@ __all__ = [
     "mix_by_masks",
     "mix_by_states",
     "path_factors",
+    "plain_pytorch",
     "spread",
     "usable",
 ]

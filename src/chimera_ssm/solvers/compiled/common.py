@@ -31,10 +31,24 @@ def _numba_is_there() -> bool:
     return False
 
 
+_plain: ContextVar[bool] = ContextVar("chimera_plain", default=False)
+
+
+@contextmanager
+def plain_pytorch() -> Generator[None]:
+    """Within this context solvers run in plain PyTorch, as they do on a GPU; backward passes, too."""
+    token = _plain.set(True)
+    try:
+        yield
+    finally:
+        _plain.reset(token)
+
+
 def usable(*tensors: Tensor | None) -> bool:
     """Whether kernels can take these tensors: on a CPU, in float32 or float64."""
     return (
-        all(x is None or (x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)) for x in tensors)
+        not _plain.get()
+        and all(x is None or (x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)) for x in tensors)
         and _numba_is_there()
     )
 

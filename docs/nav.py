@@ -1,0 +1,12 @@
+"""Results are written by `chimera reproduce`; those that are there get a place in the site."""
+
+from pathlib import Path
+from typing import Any
+
+
+def on_config(config: Any) -> Any:
+    """Put docs/results/*.md before the last section."""
+    pages = sorted(path.name for path in Path(config.docs_dir, "results").glob("*.md"))
+    if pages:
+        config.nav.insert(-1, {"Results": [f"results/{page}" for page in pages]})
+    return config

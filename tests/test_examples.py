@@ -1,0 +1,56 @@
+"""Every example runs, learns something in a few steps, and stays short."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def main_of(name):
+    return runpy.run_path(str(EXAMPLES / f"{name}.py"))["main"]
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_examples_are_short(path):
+    assert len(path.read_text().splitlines()) < 60
+
+
+def test_python_trees(capsys):
+    assert (
+        main_of("python_ast")(steps=15, modules=("textwrap", "difflib", "statistics")) > 0.1
+    )  # above the most frequent
+    assert "step   0: loss" in capsys.readouterr().out
+
+
+def test_video(capsys):
+    assert 0 <= main_of("video")(steps=2, batch=2) <= 1
+    assert "guessed" in capsys.readouterr().out
+
+
+def test_road_network(capsys):
+    assert main_of("road_network")(steps=25, towns=8, side=5) > 0  # better than the best constant
+    assert "new towns" in capsys.readouterr().out
+
+
+def test_point_cloud(capsys):
+    assert 0 <= main_of("point_cloud")(steps=3, clouds=16) <= 1
+    assert "new clouds right" in capsys.readouterr().out
+
+
+def test_own_model(capsys):
+    assert main_of("own_model")(steps=15, length=48) < 5.5  # bits; 6 for as many letters without knowing anything
+    assert "it writes:\n|     def " in capsys.readouterr().out
+
+
+def test_transformers_trainer(tmp_path, capsys):
+    pytest.importorskip("accelerate")
+    assert 0 <= main_of("trainer")(str(tmp_path), steps=3) <= 1
+    assert (tmp_path / "model.safetensors").exists()
+    assert "loaded again" in capsys.readouterr().out
+
+
+def test_influence_draws(tmp_path):
+    main_of("influence")(tmp_path)
+    assert (tmp_path / "influence.png").stat().st_size > 10_000
