@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """The options of the command."""
     parser.add_argument("study", nargs="?", metavar="STUDY", help="what to compare; none: a list of studies")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="of its runs; runs/<study> if omitted")
+    parser.add_argument("--data", metavar="DATA", help="in place of the study's: a name, or a folder with these data")
     cores = os.cpu_count() or 1
     parser.add_argument("--jobs", type=int, default=cores, help=f"runs at a time, which share the cores ({cores})")
     parser.add_argument("--docs", type=Path, metavar="FILE", help="write the report there, too")
@@ -41,12 +42,18 @@ def run(args: argparse.Namespace) -> None:
     if args.jobs < 1:
         raise ValueError(f"--jobs must be at least 1, found {args.jobs}")
     study, folder = find_study(args.study), args.out or Path("runs") / args.study
+    if args.data is not None:
+        study = replace(study, recipe=replace(study.recipe, data=args.data))
     results = _conduct(study, folder, args.jobs)
     text = f"# {args.study.capitalize()}\n\n{markdown(study, results, f'chimera reproduce {args.study}')}"
+    figures = {f"{args.study}-{name}.png": draw(study, results, folder) for name, draw in study.figures.items()}
+    text += "".join(f"\n![{name.removesuffix('.png')}]({name})\n" for name in figures)
     for path in (folder / "report.md", args.docs):
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_durably(path, lambda file: file.write(text.encode()))
+            for name, figure in figures.items():
+                figure.savefig(path.parent / name, dpi=120)
     _write_json(folder / "results.json", {name: asdict(result) for name, result in results.items()})
     rich.print(Markdown(text))
     rich.print(f"report: {folder / 'report.md'}")

@@ -12,6 +12,7 @@ import torch
 
 from chimera_ssm.data import molecules
 from chimera_ssm.data.graph_store import Graph, GraphStore
+from chimera_ssm.data.rings import rings
 from chimera_ssm.data.samples import Part, Samples, split
 
 Array = np.ndarray
@@ -60,9 +61,9 @@ def load_graphs(
     """The data set of a name, or in a file or folder.
 
     Args:
-        data: ``nci``; a name of the Long Range Graph Benchmark; a folder with the peptides' original files; a csv file
-            of molecules, or a folder with train.csv and test.csv, and val.csv or not; or ``pyg:Class``,
-            ``pyg:Class/name``, a data set of PyG.
+        data: ``nci``; ``rings:LOW-HIGH``, see `rings`; a name of the Long Range Graph Benchmark; a folder with the
+            peptides' original files; a csv file of molecules, or a folder with train.csv and test.csv, and val.csv or
+            not; or ``pyg:Class``, ``pyg:Class/name``, a data set of PyG.
         smiles: csv: name of the column of molecules.
         targets: csv: names of the columns of labels.
         problem: csv: what the labels are, see `GraphData`.
@@ -72,6 +73,9 @@ def load_graphs(
     path = Path(data).expanduser()
     if data == "nci":
         found = _whole(molecules.nci(), REGRESSION)
+    elif data.startswith("rings:"):
+        train, test = rings(data)
+        found = _described(train, None, test, CLASSES)
     elif data.startswith("pyg:"):
         found = _pyg(data.removeprefix("pyg:"))
     elif data in LRGB and not path.is_dir():
@@ -82,8 +86,9 @@ def load_graphs(
         found = _csv(path, smiles, tuple(targets), problem, refuse)
     else:
         raise ValueError(
-            f"there is no data set, file or folder {data!r}; data is nci, {', '.join(LRGB)}, a csv file of molecules, "
-            f"a folder with train.csv and test.csv or with the peptides' original files, or pyg:Class/name"
+            f"there is no data set, file or folder {data!r}; data is nci, rings:1-16, {', '.join(LRGB)}, a csv "
+            f"file of molecules, a folder with train.csv and test.csv or with the peptides' original files, or "
+            f"pyg:Class/name"
         )
     for part in (found.train, found.validation, found.test):
         if part is not None:

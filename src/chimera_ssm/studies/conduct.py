@@ -64,17 +64,17 @@ def conduct(study: Study, folder: Path, jobs: int, say: Say, advance: Say) -> di
         for name, recipe in recipes.items()
         for lr in study.learning_rates
     }
-    swept = workers.train({_folder(folder, n, f"lr-{lr:g}"): (study, r) for (n, lr), r in sweep.items()})
+    swept = workers.train({run_folder(folder, n, f"lr-{lr:g}"): (study, r) for (n, lr), r in sweep.items()})
     chosen, sweeps = {}, {}
     for name in recipes:
-        results = {lr: swept[_folder(folder, name, f"lr-{lr:g}")] for lr in study.learning_rates}
+        results = {lr: swept[run_folder(folder, name, f"lr-{lr:g}")] for lr in study.learning_rates}
         sweeps[name] = {f"{lr:g}": r["metrics"][study.figure] for lr, r in results.items()}
         chosen[name] = _best(study, results)
     seeds = {(n, s): replace(r, lr=chosen[n], seed=s) for n, r in recipes.items() for s in range(study.seeds)}
-    trained = workers.train({_folder(folder, n, f"seed-{s}"): (study, r) for (n, s), r in seeds.items()})
+    trained = workers.train({run_folder(folder, n, f"seed-{s}"): (study, r) for (n, s), r in seeds.items()})
     results = {}
     for name in recipes:
-        folders = [_folder(folder, name, f"seed-{s}") for s in range(study.seeds)]
+        folders = [run_folder(folder, name, f"seed-{s}") for s in range(study.seeds)]
         runs = [trained[f] for f in folders]
         results[name] = RowResult(
             name,
@@ -117,7 +117,8 @@ def _check_folder(study: Study, recipes: Mapping[str, Recipe], folder: Path) -> 
     write_durably(path, lambda file: file.write(text.encode()))
 
 
-def _folder(folder: Path, row: str, run: str) -> Path:
+def run_folder(folder: Path, row: str, run: str) -> Path:
+    """Where a run of a row is."""
     return folder / re.sub(r"[^\w.-]+", "-", row).strip("-").lower() / run
 
 
@@ -130,7 +131,7 @@ def _evaluate_further(study: Study, folder: Path, results: dict[str, RowResult],
         for row in section.rows
     }
     calls = {
-        (name, title, s): (_folder(folder, name, f"seed-{s}"), title, changes)
+        (name, title, s): (run_folder(folder, name, f"seed-{s}"), title, changes)
         for (name, title), changes in wanted.items()
         for s in range(study.seeds)
     }

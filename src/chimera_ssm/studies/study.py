@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -56,6 +56,7 @@ class Study:
         sweep: settings changed for it, such as a smaller budget.
         seeds: how many.
         larger_is_better: whether a larger figure is.
+        figures: pictures by name, made by functions of `chimera_ssm.studies.figures`.
     """
 
     doc: str
@@ -68,6 +69,7 @@ class Study:
     sweep: Mapping[str, Any] = field(default_factory=dict)
     seeds: int = 3
     larger_is_better: bool = True
+    figures: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
     @property
     def rows(self) -> list[Row]:

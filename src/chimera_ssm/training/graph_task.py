@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SIZES = (
     "hidden_size", "num_hidden_layers", "state_size", "num_heads", "expand", "dropout", "mixer", "local", "resolvent",
-    "terms", "position_features",
+    "gamma", "terms", "position_features",
 )  # fmt: skip
 FACTS = (
     "node_features", "edge_features", "level", "problem_type", "num_labels", "label_mean", "label_std",
