@@ -20,7 +20,7 @@ class GraphRecipe(Recipe):
     kind: ClassVar[str] = "graph"
 
     data: str = setting(
-        "nci", "nci, rings:1-16, an LRGB name, a csv file or folder of molecules, peptides' folder, or pyg:Class/name",
+        "nci", "nci, rings:1-16, an LRGB name, superpixels:FOLDER, a csv or folder of molecules, or pyg:Class/name",
         at_eval=True,
     )  # fmt: skip
     part: Literal["test", "validation"] = setting("test", "the data set's own part to evaluate on", at_eval=True)
@@ -30,6 +30,7 @@ class GraphRecipe(Recipe):
         "regression", "csv: what the labels are"
     )
     bad_smiles: Literal["refuse", "skip"] = setting("refuse", "csv: what to do with unreadable molecules", at_eval=True)
+    segments: int = setting(300, "superpixels: regions of an image, about", least=2, at_eval=True)
     position_features: int = setting(0, "eigenvectors of the Laplacian given to the model", least=0)
 
     mixer: Literal["chimera", "gcn", "gine", "gated_gcn", "gps"] = setting("chimera", "what mixes the nodes")

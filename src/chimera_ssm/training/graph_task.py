@@ -41,7 +41,9 @@ class GraphTask(Task):
         """The data set, read when first used."""
         r = self.recipe
         targets = [name.strip() for name in r.targets.split(",")]
-        return load_graphs(r.data, r.smiles, targets, r.problem, r.bad_smiles == "refuse", r.position_features)
+        return load_graphs(
+            r.data, r.smiles, targets, r.problem, r.bad_smiles == "refuse", r.position_features, r.segments
+        )
 
     @property
     def monitor(self) -> str:  # ty: ignore[incompatible-property-override]
