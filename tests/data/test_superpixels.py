@@ -16,7 +16,7 @@ def china():
     """A photograph, 60 × 90."""
     from sklearn.datasets import load_sample_image
 
-    return load_sample_image("china.jpg")[20:420:7, 5:635:7][:60, :90]
+    return load_sample_image("china.jpg")[20:420:6, 5:635:7][:60, :90]
 
 
 def test_regions_are_connected_cover_all_and_follow_colours(china):
