@@ -213,6 +213,9 @@ class OnGrid(Kind):
 class OnDAG(Kind):
     """Any acyclic graph; a graph with cycles is replaced by its `dags`, which share everything.
 
+    Those are found from a root that depends on how nodes are numbered: with another numbering a graph with cycles gives
+    another result, unlike with `OnGraph`.
+
     Args:
         normalize: ``"mean"`` or ``"sqrt"``, see `dag_adjacency`.
     """

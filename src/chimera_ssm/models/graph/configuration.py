@@ -36,7 +36,8 @@ class ChimeraGraphConfig(PreTrainedConfig):
         mixer: ``"chimera"``, or a baseline in its place: ``"gcn"``, ``"gine"``, ``"gated_gcn"``, or ``"gps"``, which is
             GatedGCN with attention.
         local: the local layer beside Chimera: ``"gcn"``, ``"gated_gcn"``, which also updates edges, or ``"none"``.
-        resolvent: ``"exact"``; ``"neumann"``, the first ``terms`` of its series; ``"dag"``, of two DAGs for the graph.
+        resolvent: ``"exact"``; ``"neumann"``, the first ``terms`` of its series; ``"dag"``, of two DAGs in
+            place of the graph, which depend on how its nodes are numbered.
         gamma: bound of the row sums of A, between 0 and 1: the nearer to 1, the farther nodes hear; not for ``"dag"``.
         terms: highest power of A in the series; the largest diameter in the batch if ``None``.
         state_size: N.
