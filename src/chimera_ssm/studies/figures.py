@@ -41,7 +41,7 @@ def learning_curves(study: Study, results: Mapping[str, RowResult], folder: Path
             laps = read_table(run_folder(folder, row, f"seed-{seed}") / "metrics.csv")
             (column,) = (name for name in laps[0] if name.endswith(f"_{study.figure}"))
             epochs, values = ([float(lap[name]) for lap in laps] for name in ("epoch", column))
-            axes.plot(epochs, values, color=f"C{number}", marker=".", label="" if seed else row)
+            axes.plot(epochs, values, color=f"C{number}", marker=".", label="_" if seed else row)
     axes.set(xlabel="epoch", ylabel=study.figure)
     axes.legend()
     return figure
