@@ -45,7 +45,6 @@ STUDIES = {
         recipe=replace(find_recipe("graph/rings"), eval_every=100_000),
         metric="accuracy",
         learning_rates=(1e-3, 3e-3),
-        sweep={"epochs": 4},
         seeds=2,
         sections=(
             Section(
