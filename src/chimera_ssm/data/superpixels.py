@@ -113,7 +113,7 @@ def slic(pixels: Array, segments: int, rounds: int = 10) -> Array:
     height, width, _ = pixels.shape
     side = max(1.0, np.sqrt(height * width / segments))
     rows, columns = (max(1, round(size / side)) for size in (height, width))
-    place = np.stack(np.meshgrid(np.arange(height), np.arange(width), indexing="ij"), axis=-1)
+    place = np.moveaxis(np.indices((height, width)), 0, -1)
     points = np.concatenate([pixels, place * (COMPACTNESS / side)], axis=-1).reshape(height * width, -1)
     cell = (place * (rows, columns) // (height, width)).reshape(-1, 2)
     around = [cell + np.array([a, b]) for a in (-1, 0, 1) for b in (-1, 0, 1)]

@@ -10,7 +10,8 @@ _EXACT = Row("Chimera, exact", {})
 _NEUMANN = Row("Chimera, Neumann to the diameter", {"resolvent": "neumann"})
 _DAG = Row("Chimera, two DAGs", {"resolvent": "dag"})
 _GCN, _GATED, _GPS = (
-    Row(name, {"mixer": mixer}) for name, mixer in (("GCN", "gcn"), ("GatedGCN", "gated_gcn"), ("GPS", "gps"))
+    Row(name, {"mixer": mixer})
+    for name, mixer in (("GCN", "gcn"), ("GatedGCN", "gated_gcn"), ("GPS + Transformer", "gps"))
 )
 _MODELS = _EXACT, _NEUMANN, _DAG, _GCN, _GATED, _GPS
 
@@ -34,7 +35,9 @@ STUDIES = {
         sweep={"epochs": 4, "eval_every": 100_000},
         seeds=2,
         sections=(
-            Section("Against graph networks", (_EXACT, _GCN, _GATED, _GPS), expected=("Chimera, exact", "GPS")),
+            Section(
+                "Against graph networks", (_EXACT, _GCN, _GATED, _GPS), expected=("Chimera, exact", "GPS + Transformer")
+            ),
             Section("Exact, truncated, decomposed", (_EXACT, _NEUMANN, _DAG)),
         ),
         figures={"learning-curves": learning_curves},
