@@ -226,9 +226,9 @@ def test_defaults():
     mixer = chimera.Chimera(768)
     assert (mixer.num_heads, mixer.width, mixer.state_size) == (24, 1536, 64)
     assert chimera.Chimera(16).num_heads == 1
-    step = torch.nn.functional.softplus(mixer.step_bias)
-    assert step.min() >= 0.001 * 0.999
-    assert step.max() <= 0.1 * 1.001
+    delta, psi, delta_source = torch.nn.functional.softplus(mixer.step_bias).T
+    for step in (delta, delta_source, psi / 100):
+        assert 0.001 * 0.999 <= step.min() < step.max() <= 0.1 * 1.001
     grid = torch.nn.functional.softplus(chimera.Chimera(768, kind=chimera.OnGrid()).step_bias)
     assert 0.1 < grid.max() <= 0.7 * 1.001
     assert {id(p) for p in mixer.undecayed_parameters()} == {id(mixer.step_bias), id(mixer.D)}
