@@ -39,6 +39,7 @@ _HOMES = {
         "ChimeraImageConfig", "ChimeraImageModel", "ChimeraImageProcessor", "ChimeraTextConfig", "ChimeraTextModel",
         "create_model", "image_classifier", "list_models", "match_parameters", "match_text_parameters", "text_model",
     ),
+    "data.graph_store": ("KeepPlan", "keep_plans"),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -11,7 +11,7 @@ _EXTRA_OF = {
     **dict.fromkeys(("torch_geometric", "rdkit", "ogb"), "graph"),
     **dict.fromkeys(("transformers", "tokenizers", "datasets", "safetensors"), "hf"),
     **dict.fromkeys(("lightning", "torchmetrics", "tensorboard", "rich", "matplotlib", "yaml"), "train"),
-    **dict.fromkeys(("PIL", "sklearn", "kornia"), "image"),
+    **dict.fromkeys(("PIL", "sklearn", "scipy", "kornia"), "image"),
 }
 
 

@@ -301,6 +301,33 @@ def test_data_sets_of_pyg(monkeypatch):
         load_graphs("pyg:Few")
 
 
+def test_plans_of_a_data_set_of_pyg_are_kept_beside_it(tmp_path, monkeypatch):
+    pytest.importorskip("torch_geometric")
+    from torch_geometric import datasets
+    from torch_geometric.data import Data, InMemoryDataset
+
+    class Rings(InMemoryDataset):
+        def __init__(self, root):
+            super().__init__(root)
+            self.load(self.processed_paths[0])
+
+        processed_file_names = "data.pt"
+
+        def process(self):
+            ring = torch.stack([torch.arange(30), (torch.arange(30) + 1) % 30])
+            self.save(
+                [Data(torch.randn(30, 2), ring, y=torch.tensor([k % 2])) for k in range(6)], self.processed_paths[0]
+            )
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(datasets, "Rings", Rings, raising=False)
+    first = load_graphs("pyg:Rings")
+    assert len(list(tmp_path.rglob("processed/Rings-*.npz"))) == 1
+    monkeypatch.setattr(GraphStore, "of", None)  # no graph is planned again
+    again = load_graphs("pyg:Rings")
+    assert torch.equal(first.train.sample(0)["x"], again.train.sample(0)["x"])
+
+
 def test_masks_of_nodes():
     pytest.importorskip("torch_geometric")
     from torch_geometric.data import Data

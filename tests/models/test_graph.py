@@ -279,3 +279,25 @@ def test_it_learns():
         loss.backward()
         optimizer.step()
     assert loss < 0.1
+
+
+def test_plans_come_with_the_graphs_of_pyg(monkeypatch, tmp_path):
+    from torch_geometric.data import Data
+    from torch_geometric.loader import DataLoader
+
+    x, edge_index, edge_attr, batch = molecules()
+    model = build().eval()
+    expected = model(x, edge_index, edge_attr, batch).logits
+    graphs = []
+    for g in range(3):
+        here, own = batch == g, batch[edge_index[0]] == g
+        start = int(here.nonzero()[0])
+        graphs.append(Data(x=x[here], edge_index=edge_index[:, own] - start, edge_attr=edge_attr[own]))
+    planned = [chimera.KeepPlan()(graph) for graph in graphs]
+    empty = chimera.KeepPlan()(Data(x=x[:0], edge_index=edge_index[:, :0], edge_attr=edge_attr[:0]))
+    torch.save(planned, tmp_path / "planned.pt")  # as a data set keeps them
+    again = torch.load(tmp_path / "planned.pt", weights_only=False)
+    monkeypatch.setattr(chimera.Graph, "_plan_elimination", None)  # nothing is planned again
+    (together,) = DataLoader([*again, empty], batch_size=4)
+    torch.testing.assert_close(model(together).logits[:3], expected)
+    torch.testing.assert_close(model(again[0]).logits, expected[:1])

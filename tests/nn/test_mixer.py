@@ -51,6 +51,17 @@ def test_every_parameter_learns(name):
         assert parameter.grad.abs().max() > 0, label
 
 
+def test_far_nodes_of_a_graph_are_heard_from_the_start():
+    """What a node hears falls to about a half with each hop, less in some heads; with Ψ as small as Δ, to a third."""
+    torch.manual_seed(0)
+    nodes = torch.arange(T)
+    ring = chimera.Graph(T, torch.stack([torch.cat([nodes, (nodes + 1) % T]), torch.cat([(nodes + 1) % T, nodes])]))
+    heard = chimera.Chimera(DIM, num_heads=32, expand=1).double().heard_by(0, features(), ring)
+    falls = (heard[:, 8] / heard[:, 0]) ** (1 / 8)
+    assert falls.median() > 0.45
+    assert falls.max() > 0.65
+
+
 @pytest.mark.parametrize("state_size", [4, 32])
 @ALL
 def test_gradients_in_float32_agree_with_float64(name, state_size):
@@ -215,9 +226,9 @@ def test_defaults():
     mixer = chimera.Chimera(768)
     assert (mixer.num_heads, mixer.width, mixer.state_size) == (24, 1536, 64)
     assert chimera.Chimera(16).num_heads == 1
-    step = torch.nn.functional.softplus(mixer.step_bias)
-    assert step.min() >= 0.001 * 0.999
-    assert step.max() <= 0.1 * 1.001
+    delta, psi, delta_source = torch.nn.functional.softplus(mixer.step_bias).T
+    for step in (delta, delta_source, psi / 100):
+        assert 0.001 * 0.999 <= step.min() < step.max() <= 0.1 * 1.001
     grid = torch.nn.functional.softplus(chimera.Chimera(768, kind=chimera.OnGrid()).step_bias)
     assert 0.1 < grid.max() <= 0.7 * 1.001
     assert {id(p) for p in mixer.undecayed_parameters()} == {id(mixer.step_bias), id(mixer.D)}

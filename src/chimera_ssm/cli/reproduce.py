@@ -6,10 +6,13 @@ import argparse
 import os
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from matplotlib.figure import Figure
 
     from chimera_ssm.studies.conduct import RowResult
     from chimera_ssm.studies.study import Study
@@ -48,7 +51,9 @@ def run(args: argparse.Namespace) -> None:
     study, command = (study.on(args.data), " --data FOLDER") if args.data else (study, "")
     results, then = conduct_with_bar(study, folder, args.jobs)
     report = markdown(study, results, f"chimera reproduce {args.study}{command}", then)
-    write_report(f"# {args.study.capitalize()}\n\n{report}", folder, args.docs)
+    figures = {f"{args.study}-{name}.png": draw(study, results, folder) for name, draw in study.figures.items()}
+    report += "".join(f"\n![{name.removesuffix('.png')}]({name})\n" for name in figures)
+    write_report(f"# {args.study.capitalize()}\n\n{report}", folder, args.docs, figures)
     everything = results if not then else {args.study: results, **then}
     text = json.dumps(everything, indent=2, default=asdict) + "\n"
     write_durably(folder / "results.json", lambda file: file.write(text.encode()))
@@ -78,8 +83,10 @@ def conduct_with_bar(
             raise KeyboardInterrupt("interrupted; the same command goes on from here") from None
 
 
-def write_report(text: str, folder: Path, docs: Path | None) -> None:
-    """Print a report and keep it in the folder, and elsewhere if asked for."""
+def write_report(
+    text: str, folder: Path, docs: Path | None, figures: Mapping[str, Figure] = MappingProxyType({})
+) -> None:
+    """Print a report and keep it in the folder, and elsewhere if asked for, with its figures beside it."""
     import rich
     from rich.markdown import Markdown
 
@@ -89,5 +96,7 @@ def write_report(text: str, folder: Path, docs: Path | None) -> None:
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_durably(path, lambda file: file.write(text.encode()))
+            for name, figure in figures.items():
+                figure.savefig(path.parent / name, dpi=120)
     rich.print(Markdown(text))
     rich.print(f"report: {folder / 'report.md'}")

@@ -11,11 +11,14 @@ import numpy as np
 import torch
 
 from chimera_ssm.data import molecules
-from chimera_ssm.data.graph_store import Graph, GraphStore
+from chimera_ssm.data.graph_store import Graph, GraphStore, kept
+from chimera_ssm.data.rings import rings
 from chimera_ssm.data.samples import Part, Samples, split
+from chimera_ssm.data.superpixels import superpixels
 
 Array = np.ndarray
 
+_PARTS = "train", "val", "test"
 LRGB = "peptides-func", "peptides-struct", "pascalvoc-sp", "coco-sp"
 
 REGRESSION, CLASSES, LABELS = "regression", "single_label_classification", "multi_label_classification"
@@ -56,22 +59,30 @@ def load_graphs(
     problem: str = REGRESSION,
     refuse: bool = True,
     positions: int = 0,
+    segments: int = 300,
 ) -> GraphData:
     """The data set of a name, or in a file or folder.
 
     Args:
-        data: ``nci``; a name of the Long Range Graph Benchmark; a folder with the peptides' original files; a csv file
-            of molecules, or a folder with train.csv and test.csv, and val.csv or not; or ``pyg:Class``,
-            ``pyg:Class/name``, a data set of PyG.
+        data: ``nci``; ``rings:LOW-HIGH`` and ``superpixels:FOLDER``, see the functions of these names; a name of the
+            Long Range Graph Benchmark; a folder with the peptides' original files; a csv file of molecules, or a folder
+            with train.csv and test.csv, and val.csv or not; or ``pyg:Class``, ``pyg:Class/name``, a data set of PyG.
         smiles: csv: name of the column of molecules.
         targets: csv: names of the columns of labels.
         problem: csv: what the labels are, see `GraphData`.
         refuse: csv: whether a molecule that cannot be read is an error; it is skipped and told of otherwise.
         positions: eigenvectors of the Laplacian that each sample comes with.
+        segments: superpixels: regions of an image, about.
     """
     path = Path(data).expanduser()
     if data == "nci":
         found = _whole(molecules.nci(), REGRESSION)
+    elif data.startswith("rings:"):
+        train, test = rings(data)
+        found = _described(train, None, test, CLASSES)
+    elif data.startswith("superpixels:"):
+        train, test = superpixels(Path(data.removeprefix("superpixels:")).expanduser(), segments)
+        found = _described(train, None, test, CLASSES)
     elif data.startswith("pyg:"):
         found = _pyg(data.removeprefix("pyg:"))
     elif data in LRGB and not path.is_dir():
@@ -82,8 +93,9 @@ def load_graphs(
         found = _csv(path, smiles, tuple(targets), problem, refuse)
     else:
         raise ValueError(
-            f"there is no data set, file or folder {data!r}; data is nci, {', '.join(LRGB)}, a csv file of molecules, "
-            f"a folder with train.csv and test.csv or with the peptides' original files, or pyg:Class/name"
+            f"there is no data set, file or folder {data!r}; data is nci, rings:1-16, {', '.join(LRGB)}, "
+            f"superpixels:FOLDER, pyg:Class/name, a csv file of molecules, or a folder with train.csv and test.csv or "
+            f"with the peptides' original files"
         )
     for part in (found.train, found.validation, found.test):
         if part is not None:
@@ -132,7 +144,7 @@ def _lrgb(name: str) -> GraphData:
 
     root = str(Path("~/.cache/chimera/lrgb").expanduser())
     try:
-        parts = [LRGBDataset(root, name, split=part) for part in ("train", "val", "test")]
+        parts = [LRGBDataset(root, name, split=part) for part in _PARTS]
     except Exception as error:  # network and files: of many kinds
         files = " and ".join(_STRUCTURE if name.endswith("struct") else _FUNCTION)
         hint = f"; or name a folder with {files} with --data FOLDER" if name.startswith("peptides") else ""
@@ -142,7 +154,7 @@ def _lrgb(name: str) -> GraphData:
         ) from error
     molecular = name.startswith("peptides")
     problem = {"peptides-func": LABELS, "peptides-struct": REGRESSION}.get(name, CLASSES)
-    stores = [GraphStore.of(map(_of_data, part)) for part in parts]
+    stores = [_kept(part, f"{name}-{word}") for part, word in zip(parts, _PARTS, strict=True)]
     return _described(stores[0], stores[1], stores[2], problem, atoms=molecular, standardise=False)
 
 
@@ -160,9 +172,10 @@ def _pyg(name: str) -> GraphData:
         options["root"] = str(Path("~/.cache/chimera/pyg").expanduser() / name)
     try:
         if "split" in accepted and accepted["split"].default == "train":
-            parts = [build(**options, split=part) for part in ("train", "val", "test")]
-            return _of_parts([[_of_data(d) for d in part] for part in parts])
-        whole = list(build(**options))
+            parts = [build(**options, split=part) for part in _PARTS]
+            stores = [_kept(part, f"{kind}-{word}") for part, word in zip(parts, _PARTS, strict=True)]
+            return _described(stores[0], stores[1], stores[2], _problem(stores[0]))
+        whole = build(**options)
     except (OSError, RuntimeError, TypeError) as error:
         raise ValueError(
             f"PyG's {name} could not be loaded from {options.get('root', 'memory')}, nor downloaded "
@@ -170,13 +183,22 @@ def _pyg(name: str) -> GraphData:
         ) from error
     if len(whole) == 1 and hasattr(whole[0], "train_mask"):
         return _of_masks(whole[0])
-    store = GraphStore.of(map(_of_data, whole))
+    store = _kept(whole, kind)
     return _whole(store, _problem(store), atoms=False)
 
 
-def _of_parts(parts: list[list[Graph]]) -> GraphData:
-    stores = [GraphStore.of(part) for part in parts]
-    return _described(stores[0], stores[1], stores[2], _problem(stores[0]))
+def _kept(dataset: Any, name: str) -> GraphStore:
+    """The graphs of one of PyG's data sets with their plans, kept beside its files if it has some."""
+
+    def make() -> GraphStore:
+        return GraphStore.of(map(_of_data, dataset))
+
+    try:
+        files = [Path(path) for path in dataset.processed_paths]
+    except NotImplementedError:  # made in memory
+        return make()
+    stamps = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    return kept(name, files[0].parent, repr((name, stamps)).encode(), make)
 
 
 def _of_masks(data: Any) -> GraphData:

@@ -213,6 +213,30 @@ def keep_plans(graphs: Iterable[Any], path: str | Path) -> None:
     _write(path, {"key": key, **pack_plans(topologies)})
 
 
+class KeepPlan:
+    """A transform of PyG: plans a graph, and keeps the plan with it as ``data.wiring``.
+
+    `ChimeraForGraphs` takes these over from a batch, whichever process made them. As ``pre_transform`` of a data set
+    the work is done once and kept with its files; as ``transform`` it is done by the loader's workers. Models made of
+    `ChimeraConv`, which is not given the batch itself, are served by `keep_plans`.
+
+    Example:
+        >>> LRGBDataset(root, "Peptides-func", pre_transform=KeepPlan())
+    """
+
+    def __call__(self, data: Any) -> Any:
+        """The same graph with its wiring."""
+        if not data.num_nodes:
+            data.wiring = ()  # PyG batches what all graphs have, and takes None for nothing
+            return data
+        data.wiring = wire(data.edge_index, data.num_nodes)
+        plan(data.wiring.topology)
+        return data
+
+    def __repr__(self) -> str:
+        return "KeepPlan()"
+
+
 # Positions
 
 

@@ -20,7 +20,7 @@ FASHION_LABELS = (
 )  # fmt: skip
 FASHION_PLACES = ("/usr/share/datasets/fashion-mnist", "~/.cache/chimera/fashion-mnist")
 
-_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
 
 
 class Images(Samples):
@@ -201,11 +201,11 @@ def _files(folder: Path, names: Sequence[str], num_channels: int) -> Images:
     for label, name in enumerate(names):
         if not (folder / name).is_dir():
             continue
-        found = sorted(entry.path for entry in os.scandir(folder / name) if entry.name.lower().endswith(_SUFFIXES))
+        found = sorted(entry.path for entry in os.scandir(folder / name) if entry.name.lower().endswith(SUFFIXES))
         paths += found
         classes += [label] * len(found)
     if not paths:
-        raise ValueError(f"there are no images in {folder}: looked for {', '.join(_SUFFIXES)} in the classes' folders")
+        raise ValueError(f"there are no images in {folder}: looked for {', '.join(SUFFIXES)} in the classes' folders")
     return Images(torch.tensor(classes), lambda index: read_image(paths[index], num_channels))
 
 

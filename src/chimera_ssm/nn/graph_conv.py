@@ -26,7 +26,8 @@ class ChimeraConv(nn.Module):
         edge_dim: features of an edge.
         expand: inner width in units of ``out_channels``.
         gate: whether to gate the output.
-        kind: ``OnGraph()`` if omitted, the resolvent of the graph; ``OnDAG()`` for its decomposition into DAGs.
+        kind: ``OnGraph()`` if omitted, the resolvent of the graph; ``OnDAG()`` for its decomposition into
+            DAGs, which depends on how nodes are numbered.
         solver: the fastest exact one if omitted; ``Neumann(terms)`` truncates.
 
     Shapes: ``x [T, in_channels]``, ``edge_index [2, E]``, ``edge_attr [E, edge_dim]``, ``batch [T]``, ascending →

@@ -33,17 +33,20 @@ class Kind(ABC):
     Attributes:
         streams: whether the mixer has a recurrent form on a directed line.
         edge_features: whether edges may have a step of their own.
-        step_scale: factor of the range that initial steps are drawn from.
     """
 
     streams: ClassVar[bool] = False
     edge_features: ClassVar[bool] = False
-    step_scale: ClassVar[float] = 1.0
 
     @property
     @abstractmethod
     def num_steps(self) -> int:
         """Step sizes for each node and head."""
+
+    @property
+    def step_scales(self) -> tuple[float, ...]:
+        """For each step the factor of the range that its initial values are drawn from."""
+        return (1.0,) * self.num_steps
 
     @property
     def sets(self) -> tuple[int, ...]:
@@ -160,8 +163,6 @@ class OnGrid(Kind):
     sharing: str = "diagonal"
     normalize: str = "mean"
 
-    step_scale: ClassVar[float] = 7.0
-
     def __post_init__(self) -> None:
         if self.sharing not in SHARING:
             raise ValueError(f"sharing must be one of {SHARING}, found {self.sharing!r}")
@@ -171,6 +172,10 @@ class OnGrid(Kind):
     @property
     def num_steps(self) -> int:
         return self.num_axes * 2**self.num_axes
+
+    @property
+    def step_scales(self) -> tuple[float, ...]:
+        return (7.0,) * self.num_steps
 
     @property
     def sets(self) -> tuple[int, ...]:
@@ -207,6 +212,9 @@ class OnGrid(Kind):
 @dataclass(frozen=True)
 class OnDAG(Kind):
     """Any acyclic graph; a graph with cycles is replaced by its `dags`, which share everything.
+
+    Those are found from a root that depends on how nodes are numbered: with another numbering a graph with cycles gives
+    another result, unlike with `OnGraph`.
 
     Args:
         normalize: ``"mean"`` or ``"sqrt"``, see `dag_adjacency`.
@@ -260,6 +268,12 @@ class OnGraph(Kind):
     @property
     def num_steps(self) -> int:
         return 3 if self.directional else 2
+
+    @property
+    def step_scales(self) -> tuple[float, ...]:
+        # Ψ begins between 0.1 and 10: row sums of A between half of γ and nearly γ. In the range of the steps all would
+        # be near the half, and what a node hears would fall to a third with each hop; learning does not begin beyond 3.
+        return (1.0, 100.0, 1.0)[: self.num_steps]
 
     def conv(self, channels: int) -> LocalConv:
         return NeighbourConv(channels)

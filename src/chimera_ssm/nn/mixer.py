@@ -51,7 +51,7 @@ class Chimera(nn.Module):
         kind: what topologies the mixer is for, see `chimera_ssm.nn.kinds`; the default takes any.
         solver: the fastest exact one if omitted.
         dt_min: least initial step.
-        dt_max: largest initial step; both are scaled up for grids.
+        dt_max: largest initial step; both are multiplied by the kind's `step_scales`.
 
     Shapes: ``x [..., T, dim]``, ``edge_attr [E, edge_dim]`` or ``[..., E, edge_dim]``, ``node_mask [..., T]``
     → ``[..., T, dim]``.
@@ -128,11 +128,12 @@ class Chimera(nn.Module):
 
     def reset_own_parameters(self) -> None:
         """Steps and D alone: the parameters that are in none of the mixer's modules."""
-        low, high = (math.log(dt * self.kind.step_scale) for dt in self.dt_range)
+        low, high = map(math.log, self.dt_range)
+        scales = self.step_bias.new_tensor(self.kind.step_scales)
         with torch.no_grad():
-            for bias in (self.step_bias, self.edge_bias):
+            for bias, scale in ((self.step_bias, scales), (self.edge_bias, 1.0)):
                 if bias is not None:
-                    bias.copy_(inverse_softplus(torch.empty_like(bias).uniform_(low, high).exp()))
+                    bias.copy_(inverse_softplus(torch.empty_like(bias).uniform_(low, high).exp() * scale))
             self.D.fill_(1)
 
     def extra_repr(self) -> str:

@@ -23,6 +23,7 @@ _FILES = (
     "text_c4",
     "text_glue",
     "graph_nci",
+    "graph_rings",
     "graph_lrgb",
 )
 

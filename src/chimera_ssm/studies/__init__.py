@@ -12,7 +12,7 @@ from importlib import import_module
 from chimera_ssm.studies.study import Study
 from chimera_ssm.training.settings import unknown
 
-_FILES = ("image", "text")
+_FILES = ("image", "text", "graph")
 
 
 def all_studies() -> dict[str, Study]:

@@ -68,13 +68,13 @@ def conduct(
     workers = _Workers(jobs, say, advance)
     sweeps = _sweep(study, {row.name: recipes[row.name, 0] for row in study.rows}, folder, workers)
     runs = {
-        _folder(folder, n, f"seed-{s}"): (study, replace(r, lr=_best(study, sweeps[n]) or r.lr))
+        run_folder(folder, n, f"seed-{s}"): (study, replace(r, lr=_best(study, sweeps[n]) or r.lr))
         for (n, s), r in recipes.items()
     }
     trained = workers.train(runs)
     results = {}
     for row in study.rows:
-        folders = [_folder(folder, row.name, f"seed-{s}") for s in range(study.seeds)]
+        folders = [run_folder(folder, row.name, f"seed-{s}") for s in range(study.seeds)]
         found = [trained[f] for f in folders]
         results[row.name] = RowResult(
             row.name,
@@ -103,7 +103,7 @@ def _of_seed(recipe: Recipe, seed: int, before: Path | None) -> Recipe:
     if before is None:
         return replace(recipe, seed=seed)
     row: str = getattr(recipe, "from_")  # noqa: B009  (recipes that start from nothing do not have it)
-    return replace(recipe, seed=seed, **{"from_": str(_folder(before, row, f"seed-{seed}"))})
+    return replace(recipe, seed=seed, **{"from_": str(run_folder(before, row, f"seed-{seed}"))})
 
 
 def _sweep(
@@ -115,9 +115,11 @@ def _sweep(
         for name, recipe in recipes.items()
         for lr in study.learning_rates
     }
-    found = workers.train({_folder(folder, n, f"lr-{lr:g}"): (study, r) for (n, lr), r in runs.items()})
+    found = workers.train({run_folder(folder, n, f"lr-{lr:g}"): (study, r) for (n, lr), r in runs.items()})
     return {
-        name: {lr: study.figure(found[_folder(folder, name, f"lr-{lr:g}")]["metrics"]) for lr in study.learning_rates}
+        name: {
+            lr: study.figure(found[run_folder(folder, name, f"lr-{lr:g}")]["metrics"]) for lr in study.learning_rates
+        }
         for name in recipes
     }
 
@@ -148,7 +150,8 @@ def _check_folder(study: Study, recipes: Mapping[str, Recipe], folder: Path) -> 
     write_durably(path, lambda file: file.write(text.encode()))
 
 
-def _folder(folder: Path, row: str, run: str) -> Path:
+def run_folder(folder: Path, row: str, run: str) -> Path:
+    """Where a run of a row is."""
     return folder / re.sub(r"[^\w.-]+", "-", row).strip("-").lower() / run
 
 
@@ -161,7 +164,7 @@ def _evaluate_further(study: Study, folder: Path, results: dict[str, RowResult],
         for row in section.rows
     }
     calls = {
-        (name, title, s): (_folder(folder, name, f"seed-{s}"), title, changes)
+        (name, title, s): (run_folder(folder, name, f"seed-{s}"), title, changes)
         for (name, title), changes in wanted.items()
         for s in range(study.seeds)
     }

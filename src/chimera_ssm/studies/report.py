@@ -37,7 +37,7 @@ def _method(study: Study) -> str:
     return (
         f"Recipe `{study.recipe_name}` with {_words(budget)}. Every row has the same sweep of the learning rate "
         f"({rates}{', with ' if study.sweep else ''}{_words(study.sweep)}; {study.validation:.0%} of the training data "
-        f"held out for it) and {study.seeds} seeds; the test data are used once, at the end. Figures are "
+        f"held out for it) and {study.seeds} seeds; the test data choose nothing. Figures are "
         f"{' and '.join(map(_unit, study.metrics))}{', of averaged weights' if study.recipe.ema else ''}: mean ± "
         f"standard deviation over seeds."
     )

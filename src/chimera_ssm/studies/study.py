@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
 from typing import Any, Literal
@@ -70,6 +70,7 @@ class Study:
         majority: whether to compare with guessing the most frequent class.
         then: further studies, by name of their folder, that start from this one's runs: in their rows ``from_`` is a
             row of this study, and each seed starts from the run of the same seed.
+        figures: pictures by name, made by functions of `chimera_ssm.studies.figures`.
     """
 
     doc: str
@@ -86,6 +87,7 @@ class Study:
     standard: Literal["errors", "deviations"] = "errors"
     majority: bool = False
     then: Mapping[str, Study] = field(default_factory=dict)
+    figures: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
     @property
     def rows(self) -> list[Row]:
@@ -114,9 +116,13 @@ class Study:
         """All that is reported, the one that counts first."""
         return (self.metric, *self.also)
 
+    def column(self, name: str | None = None) -> str:
+        """What a metric, `metric` unless another is named, is called in a result."""
+        return f"{name or self.metric}{'_ema' if self.recipe.ema else ''}"
+
     def figure(self, metrics: Mapping[str, float], name: str | None = None) -> float:
-        """One of the metrics of a result, `metric` unless another is named."""
-        return metrics[f"{name or self.metric}{'_ema' if self.recipe.ema else ''}"]
+        """One of the metrics of a result."""
+        return metrics[self.column(name)]
 
     def on(self, data: str) -> Study:
         """The same study on the data of another folder."""

@@ -20,7 +20,7 @@ class GraphRecipe(Recipe):
     kind: ClassVar[str] = "graph"
 
     data: str = setting(
-        "nci", "nci, an LRGB name, a csv file or folder of molecules, the peptides' folder, or pyg:Class/name",
+        "nci", "nci, rings:1-16, an LRGB name, superpixels:FOLDER, a csv or folder of molecules, or pyg:Class/name",
         at_eval=True,
     )  # fmt: skip
     part: Literal["test", "validation"] = setting("test", "the data set's own part to evaluate on", at_eval=True)
@@ -30,11 +30,13 @@ class GraphRecipe(Recipe):
         "regression", "csv: what the labels are"
     )
     bad_smiles: Literal["refuse", "skip"] = setting("refuse", "csv: what to do with unreadable molecules", at_eval=True)
+    segments: int = setting(300, "superpixels: regions of an image, about", least=2, at_eval=True)
     position_features: int = setting(0, "eigenvectors of the Laplacian given to the model", least=0)
 
     mixer: Literal["chimera", "gcn", "gine", "gated_gcn", "gps"] = setting("chimera", "what mixes the nodes")
     local: Literal["gcn", "gated_gcn", "none"] = setting("gcn", "the local layer beside Chimera")
     resolvent: Literal["exact", "neumann", "dag"] = setting("exact", "exact, truncated, or of two DAGs")
+    gamma: float = setting(0.95, "how far nodes hear: bound of what a node takes from its neighbours", above=0, below=1)
     terms: int | None = setting(None, "highest power of the truncated series; none: the diameter", least=1)
     hidden_size: int = setting(64, "features of a node", least=1)
     num_hidden_layers: int = setting(4, "layers", least=1)

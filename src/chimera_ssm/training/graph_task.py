@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SIZES = (
     "hidden_size", "num_hidden_layers", "state_size", "num_heads", "expand", "dropout", "mixer", "local", "resolvent",
-    "terms", "position_features",
+    "gamma", "terms", "position_features",
 )  # fmt: skip
 FACTS = (
     "node_features", "edge_features", "level", "problem_type", "num_labels", "label_mean", "label_std",
@@ -41,7 +41,9 @@ class GraphTask(Task):
         """The data set, read when first used."""
         r = self.recipe
         targets = [name.strip() for name in r.targets.split(",")]
-        return load_graphs(r.data, r.smiles, targets, r.problem, r.bad_smiles == "refuse", r.position_features)
+        return load_graphs(
+            r.data, r.smiles, targets, r.problem, r.bad_smiles == "refuse", r.position_features, r.segments
+        )
 
     @property
     def monitor(self) -> str:  # ty: ignore[incompatible-property-override]

@@ -36,7 +36,9 @@ class ChimeraGraphConfig(PreTrainedConfig):
         mixer: ``"chimera"``, or a baseline in its place: ``"gcn"``, ``"gine"``, ``"gated_gcn"``, or ``"gps"``, which is
             GatedGCN with attention.
         local: the local layer beside Chimera: ``"gcn"``, ``"gated_gcn"``, which also updates edges, or ``"none"``.
-        resolvent: ``"exact"``; ``"neumann"``, the first ``terms`` of its series; ``"dag"``, of two DAGs for the graph.
+        resolvent: ``"exact"``; ``"neumann"``, the first ``terms`` of its series; ``"dag"``, of two DAGs in
+            place of the graph, which depend on how its nodes are numbered.
+        gamma: bound of the row sums of A, between 0 and 1: the nearer to 1, the farther nodes hear; not for ``"dag"``.
         terms: highest power of A in the series; the largest diameter in the batch if ``None``.
         state_size: N.
         num_heads: H of Chimera, or of attention.
@@ -62,6 +64,7 @@ class ChimeraGraphConfig(PreTrainedConfig):
     mixer: str = "chimera"
     local: str = "gcn"
     resolvent: str = "exact"
+    gamma: float = 0.95
     terms: int | None = None
     state_size: int = 96
     num_heads: int = 2
@@ -80,6 +83,8 @@ class ChimeraGraphConfig(PreTrainedConfig):
             sizes = getattr(self, name)
             for size in sizes if isinstance(sizes, (list, tuple)) else [] if sizes is None else [sizes]:
                 _check_size(name, size)
+        if not 0 < self.gamma < 1:
+            raise ValueError(f"gamma must be between 0 and 1, both excluded, found {self.gamma}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be from 0 to below 1, found {self.dropout}")
         if self.mixer == "gine" and self.edge_features is None:

@@ -11,7 +11,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from chimera_ssm.errors import missing_extra
 from chimera_ssm.models.graph.configuration import ChimeraGraphConfig
-from chimera_ssm.nn import Chimera, OnDAG
+from chimera_ssm.nn import Chimera, OnDAG, OnGraph
 from chimera_ssm.nn.wiring import Wiring
 from chimera_ssm.solvers import Neumann
 
@@ -45,7 +45,7 @@ class ChimeraGraphLayer(GradientCheckpointingLayer):
         self.mixer_norm = nn.LayerNorm(width)
         self.mixer = Chimera(
             width, config.num_heads, config.state_size, config.expand, gate=False, edge_dim=edge_dim,
-            kind=OnDAG() if config.resolvent == "dag" else None,
+            kind=OnDAG() if config.resolvent == "dag" else OnGraph(config.gamma),
             solver=Neumann(config.terms) if config.resolvent == "neumann" else None,
         )  # fmt: skip
         self.mlp_norm = nn.LayerNorm(width)

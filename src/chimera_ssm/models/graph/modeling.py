@@ -16,7 +16,7 @@ from chimera_ssm.models.graph.layers import Graphs, graph_layer
 from chimera_ssm.models.graph.losses import absolute_error, binary_cross_entropy, weighted_cross_entropy
 from chimera_ssm.nn import Chimera
 from chimera_ssm.nn.conv import LocalConv
-from chimera_ssm.nn.wiring import Wiring, wire
+from chimera_ssm.nn.wiring import Wiring, join, wire
 
 
 @dataclass
@@ -119,7 +119,7 @@ class ChimeraGraphModel(ChimeraGraphPreTrainedModel):
     ) -> GraphOutput:
         """Features of the nodes; arguments as for `ChimeraForGraphs`."""
         if edge_index is None:
-            x, edge_index, edge_attr, batch = _fields(x)
+            x, edge_index, edge_attr, batch, wiring = _fields(x)
         self._check(x, edge_index, edge_attr, positions)
         edge = None if self.edge_encoder is None else self.edge_encoder(edge_attr)
         h = self.node_encoder(x)
@@ -191,7 +191,7 @@ class ChimeraForGraphs(ChimeraGraphPreTrainedModel):
         """
         if edge_index is None:
             batch_size = getattr(x, "num_graphs", None) if batch_size is None else batch_size
-            x, edge_index, edge_attr, batch = _fields(x)
+            x, edge_index, edge_attr, batch, wiring = _fields(x)
         nodes = self.chimera(x, edge_index, edge_attr, batch, positions, wiring, return_dict=True).last_hidden_state
         features = _means(nodes, batch, batch_size) if self.config.level == "graph" else nodes
         logits = self.head(features)
@@ -221,9 +221,13 @@ def _means(nodes: Tensor, batch: Tensor | None, batch_size: int | None) -> Tenso
     return nodes.new_zeros(size, nodes.shape[1]).index_add(0, batch, nodes) / count.unsqueeze(1)
 
 
-def _fields(data: Any) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+def _fields(data: Any) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Wiring | None]:
+    """Of PyG's ``Data`` or ``Batch``; the wiring is there if `KeepPlan` was."""
     if not hasattr(data, "edge_index"):
         raise ValueError(
             f"edge_index is missing: expected x and edge_index, or PyG's Data, found {type(data).__name__}"
         )
-    return data.x, data.edge_index, data.edge_attr, getattr(data, "batch", None)
+    wiring = getattr(data, "wiring", None) or None  # a graph without nodes has nothing
+    if isinstance(wiring, list):  # a batch has those of its graphs
+        wiring = join([w for w in wiring if w]).to(data.edge_index.device)
+    return data.x, data.edge_index, data.edge_attr, getattr(data, "batch", None), wiring
