@@ -43,7 +43,7 @@ def inputs(topology, dtype):
 
 def truth(topology, weight, solver):
     if isinstance(solver, chimera.Neumann):
-        return reference_series(topology, weight, solver.highest_power(topology))
+        return reference_series(topology, weight, solver.highest_powers(topology))
     return reference_mask(topology, weight)
 
 

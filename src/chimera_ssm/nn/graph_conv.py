@@ -28,7 +28,7 @@ class ChimeraConv(nn.Module):
         gate: whether to gate the output.
         kind: ``OnGraph()`` if omitted, the resolvent of the graph; ``OnDAG()`` for its decomposition into
             DAGs, which depends on how nodes are numbered.
-        solver: the fastest exact one if omitted; ``Neumann(terms)`` truncates.
+        solver: the fastest exact one if omitted; ``Neumann(terms)`` truncates, by default at each graph's diameter.
 
     Shapes: ``x [T, in_channels]``, ``edge_index [2, E]``, ``edge_attr [E, edge_dim]``, ``batch [T]``, ascending →
     ``[T, out_channels]``.

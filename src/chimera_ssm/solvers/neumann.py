@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import isqrt
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,7 +27,7 @@ class Neumann(Solver):
     longest path of an acyclic topology the series is complete.
 
     Args:
-        terms: highest power of A; the diameter of the topology if omitted.
+        terms: highest power of A; the diameter if omitted, in a union that of each part.
         squared: the paper's product (I + A)(I + A²)…(I + Aᵖ), p the least power of two that is not below
             ``terms``: the same series, up to the power 2p − 1.
     """
@@ -39,35 +40,44 @@ class Neumann(Solver):
         if self.terms is not None and (not whole or self.terms < 0):
             raise ValueError(f"terms must be a whole number that is not negative, found {self.terms!r}")
 
-    def highest_power(self, topology: Topology) -> int:
-        """The highest power of A in the sum for this topology."""
-        terms = topology.diameter if self.terms is None else self.terms
-        return 2 * (1 << (max(terms, 1) - 1).bit_length()) - 1 if self.squared else terms
+    def highest_powers(self, topology: Topology) -> tuple[int, ...]:
+        """The highest power of A in the sum, for each part of the topology: a part in a union is as it is alone."""
+        terms = [part.diameter if self.terms is None else self.terms for part in topology.parts]
+        return tuple(2 * (1 << (max(n, 1) - 1).bit_length()) - 1 if self.squared else n for n in terms)
 
     def resolvent(self, topology: Topology, weight: Tensor) -> Resolvent:
-        return TruncatedResolvent(topology, weight, self.highest_power(topology))
+        return TruncatedResolvent(topology, weight, self.highest_powers(topology))
 
     def column_work(self, topology: Topology) -> int:
-        return self.highest_power(topology) * topology.num_edges + topology.num_nodes
+        return max(self.highest_powers(topology)) * topology.num_edges + topology.num_nodes
 
 
 class TruncatedResolvent(Resolvent):
-    """``Σ_{k≤n} Aᵏ``: by matrix products where these are cheap, by sparse products otherwise."""
+    """``Σ_{k≤n} Aᵏ``, n for each part: by matrix products where these are cheap, by sparse products otherwise."""
 
-    def __init__(self, topology: Topology, weight: Tensor, power: int):
+    def __init__(self, topology: Topology, weight: Tensor, powers: tuple[int, ...]):
         super().__init__(topology, weight)
-        self.power = power
+        self.powers = powers
 
     def solve(self, rhs: Tensor) -> Tensor:
-        if self._dense_is_cheaper(rhs.shape[-1]):
-            plan = self.topology.tensors("block_plan", self.weight.device)
-            return join(plan, power_series(dense_blocks(plan, self.weight), self.power) @ split(plan, rhs))
-        return _Truncated.apply(self.weight, rhs, self.topology, self.power)
+        if not self._dense_is_cheaper(rhs.shape[-1]):
+            return _Truncated.apply(self.weight, rhs, self.topology, self.powers)
+        parts = self.topology.parts  # one by one: padded to the largest, molecules would take ten times as long
+        weights = self.weight.split([part.num_edges for part in parts], dim=-1)
+        pieces = rhs.split([part.num_nodes for part in parts], dim=-2)
+        return torch.cat(
+            [_solve_dense(*piece) for piece in zip(parts, weights, pieces, self.powers, strict=True)], dim=-2
+        )
 
     def _dense_is_cheaper(self, columns: int) -> bool:
-        products = 2 * self.power.bit_length()
-        dense = products * int((self.topology.part_sizes**3).sum()) / _DENSE_ADVANTAGE
-        return dense < self.power * self.topology.num_edges * columns
+        parts = list(zip(self.topology.parts, self.powers, strict=True))
+        dense = sum(2 * n.bit_length() * part.num_nodes**3 for part, n in parts) / _DENSE_ADVANTAGE
+        return dense < max(self.powers) * self.topology.num_edges * columns
+
+
+def _solve_dense(part: Topology, weight: Tensor, rhs: Tensor, power: int) -> Tensor:
+    plan = part.tensors("block_plan", weight.device)
+    return join(plan, power_series(dense_blocks(plan, weight), power) @ split(plan, rhs))
 
 
 def power_series(A: Tensor, power: int) -> Tensor:
@@ -84,36 +94,53 @@ def power_series(A: Tensor, power: int) -> Tensor:
 class _Truncated(torch.autograd.Function):
     """x_k = b + A x_{k−1}, x_0 = b; adjoint λ_n = g, λ_{k−1} = Aᵀ λ_k, ∂A_ij = Σ_k λ_{k,i} x_{k−1,j}, ∂b = Σ_k λ_k.
 
-    Of the n iterates √n are kept; the others are computed again on the way back.
+    Parts with fewer terms begin later: A is zero for them until then. Of the n iterates √n are kept; the others are
+    computed again on the way back.
     """
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, rhs: Tensor, topology: Topology, power: int) -> Tensor:
-        x, rhs, kept = rhs, rhs.contiguous(), []
-        for k in range(power):
-            if k % (isqrt(power) + 1) == 0:
+    def forward(ctx: Any, weight: Tensor, rhs: Tensor, topology: Topology, powers: tuple[int, ...]) -> Tensor:
+        x, rhs, kept, steps = rhs, rhs.contiguous(), [], _Steps(topology, weight, powers)
+        for k in range(steps.count):
+            if k % steps.stride == 0:
                 kept.append(x)
-            x = rhs + spread(topology, weight, x)
+            x = rhs + spread(topology, steps.masked(weight, k), x)
         ctx.save_for_backward(weight, rhs, *kept)
-        ctx.topology, ctx.power = topology, power
+        ctx.topology, ctx.steps = topology, steps
         return x.clone()
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         weight, rhs, *kept = ctx.saved_tensors
-        topology, stride = ctx.topology, isqrt(ctx.power) + 1
+        topology, steps = ctx.topology, ctx.steps
         flipped = topology.once("flipped", topology.flip)
         on_edges, total, adjoint = torch.zeros_like(weight), grad.clone(), grad
-        for first in reversed(range(0, ctx.power, stride)):
-            iterates = [kept[first // stride]]
-            for _ in range(first + 1, min(first + stride, ctx.power)):
-                iterates.append(rhs + spread(topology, weight, iterates[-1]))
-            for x in reversed(iterates):
-                on_edges += edge_products(topology, adjoint, x)
-                adjoint = spread(flipped, weight, adjoint)
+        for first in reversed(range(0, steps.count, steps.stride)):
+            last, iterates = min(first + steps.stride, steps.count), [kept[first // steps.stride]]
+            for k in range(first, last - 1):
+                iterates.append(rhs + spread(topology, steps.masked(weight, k), iterates[-1]))
+            for k in reversed(range(first, last)):
+                on_edges += steps.masked(edge_products(topology, adjoint, iterates[k - first]), k)
+                adjoint = spread(flipped, steps.masked(weight, k), adjoint)
                 total += adjoint
         return on_edges, total, None, None
+
+
+class _Steps:
+    """The iterations of a series, and which edges take part in each."""
+
+    def __init__(self, topology: Topology, weight: Tensor, powers: tuple[int, ...]):
+        self.count = max(powers)
+        self.stride = isqrt(self.count) + 1
+        self.first = None  # iteration with which each edge begins; None: all with the first
+        if min(powers) < self.count:
+            first = self.count - np.array(powers)[topology._part[topology._target]]
+            self.first = torch.from_numpy(first).to(weight.device)
+
+    def masked(self, on_edges: Tensor, step: int) -> Tensor:
+        """Values of edges ``[G, E]``, zero where they do not take part."""
+        return on_edges if self.first is None else on_edges.masked_fill(self.first > step, 0)
 
 
 def spread(topology: Topology, weight: Tensor, x: Tensor) -> Tensor:

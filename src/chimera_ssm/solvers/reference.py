@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -21,13 +23,14 @@ def reference_mask(topology: Topology, weight: Tensor) -> Tensor:
     return torch.linalg.inv(torch.eye(topology.num_nodes, dtype=torch.float64) - reference_matrix(topology, weight))
 
 
-def reference_series(topology: Topology, weight: Tensor, power: int) -> Tensor:
-    """``Σ_{k≤power} Aᵏ``, term by term."""
+def reference_series(topology: Topology, weight: Tensor, powers: Sequence[int]) -> Tensor:
+    """``Σ_{k≤n} Aᵏ``, term by term, n for each part."""
     A = reference_matrix(topology, weight)
+    highest = torch.tensor(powers)[topology._part].unsqueeze(-1)
     term = total = torch.eye(topology.num_nodes, dtype=torch.float64).expand_as(A)
-    for _ in range(power):
+    for k in range(1, max(powers) + 1):
         term = A @ term
-        total = total + term
+        total = total + term * (k <= highest)
     return total
 
 

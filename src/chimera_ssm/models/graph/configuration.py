@@ -39,7 +39,7 @@ class ChimeraGraphConfig(PreTrainedConfig):
         resolvent: ``"exact"``; ``"neumann"``, the first ``terms`` of its series; ``"dag"``, of two DAGs in
             place of the graph, which depend on how its nodes are numbered.
         gamma: bound of the row sums of A, between 0 and 1: the nearer to 1, the farther nodes hear; not for ``"dag"``.
-        terms: highest power of A in the series; the largest diameter in the batch if ``None``.
+        terms: highest power of A in the series; each graph's diameter if ``None``.
         state_size: N.
         num_heads: H of Chimera, or of attention.
         expand: inner width of Chimera in units of ``hidden_size``.
