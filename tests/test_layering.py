@@ -22,6 +22,7 @@ ORDER = [
     "training",
     "recipes",
     "studies",
+    "show",
     "cli",
 ]
 

@@ -23,6 +23,7 @@ COMMANDS = {
     "list": "show recipes and models",
     "train": "train a recipe, or continue a run",
     "eval": "evaluate a run on its test data",
+    "show": "draw what each pixel, word or atom hears in a trained model, or a topology",
     "reproduce": "train the models of a comparison, all in the same way, and tell how they compare",
     "bench": "measure speed and memory against attention and other baselines",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -76,7 +77,11 @@ class FlexibleViTForImageClassification(ViTForImageClassification):
 
 
 def _vit(sizes: ChimeraImageConfig) -> FlexibleViTForImageClassification:
-    """Heads of 64 features, smaller ones where there would be fewer than four, and MLPs four times as wide."""
+    """Heads of 64 features, smaller ones where there would be fewer than four, and MLPs four times as wide.
+
+    Initial weights are scaled with the width: the usual 0.02 is for 768 features. At 48 it makes queries, keys and values
+    so small that nothing is learned for hundreds of steps (digits, 10 epochs: 20 % right, with the scaling 82 %).
+    """
     width = sizes.hidden_size
     head = min(64, max(16, width // 4))
     fields: dict[str, Any] = {
@@ -88,7 +93,7 @@ def _vit(sizes: ChimeraImageConfig) -> FlexibleViTForImageClassification:
         "image_size": sizes.image_size,
         "patch_size": sizes.patch_size,
         "num_channels": sizes.num_channels,
-        "initializer_range": sizes.initializer_range,
+        "initializer_range": sizes.initializer_range * math.sqrt(768 / width),
         "drop_path": sizes.drop_path,
         "id2label": sizes.id2label,
         "label2id": sizes.label2id,
