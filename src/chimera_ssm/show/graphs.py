@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -56,9 +57,7 @@ def draw_molecule(x: Array, edges: Array, bonds: Array) -> tuple[list[str], dict
     for symbol in symbols:
         drawn.AddAtom(Chem.Atom(symbol))
     kinds = (Chem.BondType.SINGLE, Chem.BondType.DOUBLE, Chem.BondType.TRIPLE, Chem.BondType.AROMATIC)
-    links = [
-        (int(a), int(b), int(bond[0])) for a, b, bond in zip(*edges, bonds, strict=True) if a < b
-    ]
+    links = [(int(a), int(b), int(bond[0])) for a, b, bond in zip(*edges, bonds, strict=True) if a < b]
     for a, b, kind in links:
         drawn.AddBond(a, b, kinds[min(kind, 3)])
     with rdBase.BlockLogs():
@@ -78,5 +77,5 @@ def draw_graph(num_nodes: int, edges: Array, places: Array | None = None) -> dic
     return _drawing(places, links, not both) | {"symbols": [str(k) for k in range(num_nodes)]}
 
 
-def _drawing(places: Array, links: list[tuple[int, int, float]], directed: bool) -> dict[str, Any]:
-    return {"places": (places - places.min(0)).round(3).tolist(), "links": links, "directed": directed}
+def _drawing(places: Array, links: Sequence[tuple[int, int, float]], directed: bool) -> dict[str, Any]:
+    return {"places": (places - places.min(0)).round(3).tolist(), "links": list(links), "directed": directed}

@@ -20,8 +20,7 @@ def place(num_nodes: int, edges: Array) -> Array:
     source, target = np.concatenate([edges, edges[::-1]], axis=1)
     steps = np.stack([order.distances(num_nodes, source, target, np.array([k])) for k in range(num_nodes)])
     wanted = np.where(steps < 0, steps.max() + 2, steps).astype(float)
-    angle = 2 * np.pi * np.arange(num_nodes) / num_nodes
-    places = max(1.0, wanted.max() / 2) * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    places = _first_guess(wanted)
     weight = 1 / np.maximum(wanted, 1) ** 2
     np.fill_diagonal(weight, 0)
     laplacian = np.diag(weight.sum(1)) - weight
@@ -33,6 +32,16 @@ def place(num_nodes: int, edges: Array) -> Array:
         np.fill_diagonal(pull, -pull.sum(1))
         places = inverse @ (pull @ places)
     return _upright(places)
+
+
+def _first_guess(wanted: Array) -> Array:
+    """Classical scaling; a slight circle tells nodes apart that it would put into one place."""
+    centring = np.eye(len(wanted)) - 1 / len(wanted)
+    values, vectors = np.linalg.eigh(-centring @ wanted**2 @ centring / 2)
+    plane = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0))
+    angle = 2 * np.pi * np.arange(len(wanted)) / len(wanted)
+    circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    return 1e-2 * circle + (plane if len(wanted) > 1 else 0)
 
 
 def _upright(places: Array) -> Array:

@@ -52,8 +52,11 @@ def load(folder: Path) -> Trained:
             if run is None
             else f"{folder} has no trained model yet: continue it with chimera train --resume {folder}"
         )
+    from transformers.utils import logging
+
     from chimera_ssm import models
 
+    logging.disable_progress_bar()
     (name,) = json.loads((home / "config.json").read_text(encoding="utf-8")).get("architectures") or [""]
     if name not in models.__all__:
         raise ValueError(f"{home} holds a {name or 'model without a name'}: only Chimera's models have resolvents")

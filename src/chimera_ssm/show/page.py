@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from html import escape
 from importlib.resources import files
 
-from chimera_ssm.show.view import View
+from chimera_ssm.show.view import View, span
 
 LEGEND = (
-    "Point at, tap, or reach with the arrow keys; the colours show how strongly each part is heard, on a logarithmic scale. "
-    "Heard is a row of the resolvent (I − A)⁻¹: influence summed over all paths of the topology, before contents "
+    "Point at, tap, or reach with the arrow keys: the colours show how strongly the others are heard, on a logarithmic "
+    "scale. That is a row of the resolvent (I − A)⁻¹: influence summed over all paths of the topology, before contents "
     "(B and C) weigh in."
 )
 
@@ -56,7 +56,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]], ours: str = "") ->
 
 
 def _data(view: View) -> dict[str, object]:
-    low, high = view.scale
+    low, high = span(view.planes)
     return {
         "kind": view.scene.kind,
         "title": view.scene.title,
@@ -75,4 +75,4 @@ def _data(view: View) -> dict[str, object]:
 
 
 def _static(name: str) -> str:
-    return files("chimera_ssm.show").joinpath("static", name).read_text(encoding="utf-8")
+    return (files("chimera_ssm.show") / "static" / name).read_text(encoding="utf-8")

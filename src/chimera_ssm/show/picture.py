@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 
-from chimera_ssm.show.view import View
+from chimera_ssm.show.view import View, span
 
 #: The page's colours, light.
 RAMP = LinearSegmentedColormap.from_list("heard", ["#f6f3fb", "#d5c6ed", "#a587d9", "#7143b5", "#36106a"])
@@ -21,7 +21,7 @@ _LINE = 70  # letters
 
 def draw(view: View, path: Path) -> None:
     """Draw what the node to begin with hears, in the layer and head to begin with."""
-    low, high = view.scale
+    low, high = span(view.planes[view.chosen])
     shades = _Shades(np.maximum(view.row, low), LogNorm(low, high))
     figure = {"image": _image, "words": _words, "graph": _graph}[view.scene.kind](view, shades)
     chosen = (f"{name} {choices[k]}" for (name, choices), k in zip(view.menus, view.chosen, strict=True) if name)

@@ -14,7 +14,7 @@ from chimera_ssm.adjacency import dag_adjacency, graph_adjacency
 from chimera_ssm.show import page as pages
 from chimera_ssm.show.graphs import draw_graph, draw_molecule
 from chimera_ssm.show.spec import topology_of
-from chimera_ssm.show.view import Scene, View
+from chimera_ssm.show.view import Scene, View, span
 from chimera_ssm.solvers import mask, select_solver
 from chimera_ssm.topology import Grid, GridDAG, Line, Topology, UndirectedLine
 
@@ -54,9 +54,10 @@ def show(spec: str, node: str | None = None) -> Shown:
     nodes = np.arange(topology.num_nodes)
     view = View(scene, planes, menus, nodes, node=scene.find(node), matrix=True)
     depth = " and ".join(sorted({str(dag.longest_path) for dag in dags}))
+    solver = str(select_solver(topology)).partition(";")[0]
     summary = (
         f"{spec}: {topology.num_nodes} nodes, {topology.num_edges} edges, diameter {topology.diameter}; "
-        f"{len(dags)} DAG{'s' * (len(dags) > 1)} with longest path {depth}; solved by {select_solver(topology)}"
+        f"{len(dags)} DAG{'s' * (len(dags) > 1)} with longest path {depth}; solved by {solver}"
     )
     return Shown(topology, dags, view, summary)
 
@@ -121,7 +122,8 @@ def _dag_svg(dag: Topology, places: list[Any], title: str) -> str:
     for a, b in dag.edge_index.t().tolist():
         way = (at[b] - at[a]) / max(np.linalg.norm(at[b] - at[a]), 1e-9)
         tip, side = at[b] - 0.34 * way, np.array([-way[1], way[0]])
-        corners = " ".join(f"{x:.3f},{y:.3f}" for x, y in (tip, tip - 0.2 * way + 0.1 * side, tip - 0.2 * way - 0.1 * side))
+        head = tip, tip - 0.2 * way + 0.1 * side, tip - 0.2 * way - 0.1 * side
+        corners = " ".join(f"{x:.3f},{y:.3f}" for x, y in head)
         (x1, y1), (x2, y2) = at[a], tip
         lines.append(f'<line x1="{x1:.3f}" y1="{y1:.3f}" x2="{x2:.3f}" y2="{y2:.3f}"/>')
         lines.append(f'<polygon class="arrow" points="{corners}"/>')
@@ -133,7 +135,7 @@ def _dag_svg(dag: Topology, places: list[Any], title: str) -> str:
     return (
         f'<figure><figcaption>{title}, {max(levels) + 1} levels</figcaption><div class="scroll">'
         f'<svg class="dag" role="img" aria-label="{title}" viewBox="-.6 -.6 {wide:.3f} {high:.3f}" '
-        f'style="width: {min(100, round(wide * 7))}%; min-width: min(100%, {wide * 1.3:.1f}rem)">'
+        f'style="min-width: {wide:.1f}rem; max-width: {wide * 2.6:.1f}rem">'
         f'<g class="links atoms" stroke-width=".04">{"".join(lines)}</g></svg></div></figure>'
     )
 
@@ -160,7 +162,7 @@ def draw(shown: Shown, path: Path) -> None:
         links(axes[1 + k], places, [(a, b, 1) for a, b in dag.edge_index.t().tolist()], True)
         shades = RAMP(0.6 * levels / max(1, levels.max()))
         _dots(axes[1 + k], places, levels.tolist(), shades, f"DAG {k + 1} of {len(shown.dags)}, levels")
-    low, high = shown.view.scale
+    low, high = span(shown.view.planes[0])
     matrix = axes[-1].imshow(np.maximum(shown.view.planes[0, 0], low), cmap=RAMP, norm=LogNorm(low, high))
     axes[-1].set(title=f"resolvent: {shown.view.menus[0][1][0]}", xlabel="is heard", ylabel="hears")
     figure.colorbar(matrix, ax=axes[-1], shrink=0.8)

@@ -83,18 +83,18 @@ class View:
         """What the node to begin with hears, ``[T]``."""
         return self.planes[self.chosen][int(np.flatnonzero(self.nodes == self.node)[0])]
 
-    @property
-    def scale(self) -> tuple[float, float]:
-        """The values at the two ends of the colours."""
-        high = float(self.planes.max(initial=0.0)) or 1.0
-        positive = self.planes[self.planes > 0]
-        return max(float(positive.min(initial=high)), high / SPAN) * (1 - 1e-6), high
-
     def codes(self) -> Array:
-        """The planes as bytes: 0 for nothing, 1 to 255 on a logarithmic scale, at most 2 % off."""
-        low, high = self.scale
+        """The planes as bytes: 0 for nothing, 1 to 255 on a logarithmic scale over their `span`, at most 2 % off."""
+        low, high = span(self.planes)
         steps = 1 + 254 * np.log(np.maximum(self.planes, low) / low) / max(np.log(high / low), 1e-9)
         return np.where(self.planes < low, 0, steps.round()).astype(np.uint8)
+
+
+def span(values: Array) -> tuple[float, float]:
+    """The values at the two ends of the colours."""
+    high = float(values.max(initial=0.0)) or 1.0
+    least = float(values[values > 0].min(initial=high))
+    return max(least, high / SPAN) * (1 - 1e-6), high
 
 
 def view_of(scene: Scene, hear: Callable[[list[int]], Array], node: int, layer: int | None, head: int | None) -> View:
@@ -115,11 +115,14 @@ def view_of(scene: Scene, hear: Callable[[list[int]], Array], node: int, layer: 
     rows = hear(nodes.tolist())
     rows = np.concatenate([rows.mean(0, keepdims=True), rows])
     rows = np.concatenate([rows.mean(1, keepdims=True), rows], axis=1)
-    chosen = tuple(0 if number is None else number + 1 for number in (layer, head))
-    menus = tuple((name, ["mean", *map(str, range(n))]) for name, n in (("layer", layers), ("head", heads)))
-    all_of = len(nodes) == len(scene.labels)
-    note = f"Too large to keep it all: {len(nodes)} of {len(scene.labels)} {scene.node}s, evenly spread, tell what they hear."
-    return View(scene, rows, menus, nodes, chosen, node, "" if all_of else note)  # ty: ignore[invalid-argument-type]
+    chosen = (0 if layer is None else layer + 1, 0 if head is None else head + 1)
+    menus = ("layer", _choices(layers)), ("head", _choices(heads))
+    note = f"Too large to keep all: {len(nodes)} of {len(scene.labels)} {scene.node}s, evenly spread, can be asked."
+    return View(scene, rows, menus, nodes, chosen, node, "" if len(nodes) == len(scene.labels) else note)
+
+
+def _choices(count: int) -> list[str]:
+    return ["mean", *map(str, range(count))]
 
 
 def _kept(count: int, planes: int, node: int) -> Array:

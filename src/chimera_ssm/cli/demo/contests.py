@@ -53,6 +53,41 @@ class Contest:
         return f"{figure:.1%}" if self.percent else f"{figure:.2f}"
 
 
-# Learning rates were chosen beforehand for each model by itself, by the figure on a tenth of the training data held
-# out, at the budget used here; the test data were not looked at.
-CONTESTS: tuple[Contest, ...] = ()
+# Learning rates were chosen beforehand, for each model by itself, by the figure on a tenth of the training data held
+# out, with the budget used here; the test data had no part in it.
+CONTESTS = (
+    Contest(
+        "words",
+        "masked words on a line",
+        "text/pydoc",
+        {"length": 64, "hidden_size": 96, "num_hidden_layers": 2, "epochs": 5, "warmup_epochs": 0.5, "eval_every": 0},
+        "BERT",
+        {"mixer": "bert", "lr": 1e-3},
+        "accuracy",
+        "of the words right",
+        "return a copy of the [MASK] with all characters converted to lower case .",
+    ),
+    Contest(
+        "digits",
+        "digits on a grid",
+        "image/digits",
+        {"epochs": 10, "ema": 0.0},
+        "ViT",
+        {"mixer": "vit", "lr": 3e-3, "patch_size": 2},
+        "top1",
+        "of the digits right",
+        "0",
+    ),
+    Contest(
+        "molecules",
+        "polar surface of molecules on their graphs",
+        "graph/nci",
+        {"epochs": 8},
+        "GPS",
+        {"mixer": "gps", "lr": 2e-3},
+        "mae",
+        "Å² mean error",
+        "CN1C=NC2=C1C(=O)N(C(=O)N2C)C",
+        percent=False,
+    ),
+)

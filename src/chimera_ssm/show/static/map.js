@@ -24,8 +24,8 @@ function readRamp() {
   });
 }
 
-function colour(code) {
-  const at = Math.max(0, code - 1) / 254 * (ramp.length - 1), k = Math.min(ramp.length - 2, Math.floor(at));
+function colour(share) {
+  const at = share * (ramp.length - 1), k = Math.min(ramp.length - 2, Math.floor(at));
   return ramp[k].map((low, c) => Math.round(low + (at - k) * (ramp[k + 1][c] - low)));
 }
 
@@ -33,10 +33,10 @@ const css = rgb => `rgb(${rgb.join(",")})`;
 const inkOn = rgb => 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2] > 140 ? "#1d1827" : "#fdfcff";
 const short = value => value === 0 ? "0" : value >= 0.01 ? value.toFixed(2) : value.toExponential(0).replace("e-", "e−");
 
-// Drawings: each kind gives places of nodes, and paints codes, a byte for each node, with one node chosen.
+// Drawings: each kind gives places of nodes, and paints shares from 0 to 1, one for each node, with one node chosen.
 
 function drawImage(box, map) {
-  const { rows, columns, source } = map.drawing, panels = make(box, "div", { class: "panels" });
+  const { rows, columns, source } = map.drawing, panels = make(box, "div", { class: "panels pair" });
   const size = `0 0 ${columns} ${rows}`, both = [];
   for (const bare of [true, false]) {
     const svg = make(panels, "svg", { viewBox: size, class: "pixels" });
@@ -48,8 +48,8 @@ function drawImage(box, map) {
   }
   return {
     places: () => map.labels.map((_, k) => [k % columns, Math.floor(k / columns)]),
-    paint(codes, chosen) {
-      codes.forEach((code, k) => both[1][k].setAttribute("fill", css(colour(code))));
+    paint(shares, chosen) {
+      shares.forEach((share, k) => both[1][k].setAttribute("fill", css(colour(share))));
       for (const cells of both) {
         cells.forEach((cell, k) => cell.classList.toggle("chosen", k === chosen));
         cells[chosen].parentNode.append(cells[chosen]); // above its neighbours
@@ -66,9 +66,9 @@ function drawWords(box, map) {
   });
   return {
     places: () => spans.map(span => [span.offsetLeft + span.offsetWidth / 2, span.offsetTop]),
-    paint(codes, chosen) {
-      codes.forEach((code, k) => {
-        const rgb = colour(code);
+    paint(shares, chosen) {
+      shares.forEach((share, k) => {
+        const rgb = colour(share);
         Object.assign(spans[k].style, { background: css(rgb), color: inkOn(rgb) });
         spans[k].classList.toggle("chosen", k === chosen);
       });
@@ -96,9 +96,9 @@ function drawGraph(box, map) {
   });
   return {
     places: () => places,
-    paint(codes, chosen) {
-      codes.forEach((code, k) => {
-        const rgb = colour(code), [circle, text] = nodes[k].children;
+    paint(shares, chosen) {
+      shares.forEach((share, k) => {
+        const rgb = colour(share), [circle, text] = nodes[k].children;
         circle.setAttribute("fill", css(rgb));
         text.setAttribute("fill", inkOn(rgb));
         circle.setAttribute("stroke-width", k === chosen ? unit * 0.12 : unit * 0.04);
@@ -129,10 +129,10 @@ function drawMatrix(box, map, choose) {
   const node = event => Math.min(size - 1, Math.floor(event.offsetY / canvas.clientHeight * size));
   canvas.addEventListener("pointermove", event => choose(node(event), false));
   canvas.addEventListener("click", event => choose(node(event), true));
-  return (codes, chosen) => {
+  return (shares, chosen) => {
     const context = canvas.getContext("2d"), image = context.createImageData(size, size);
-    codes.forEach((code, at) => {
-      const rgb = colour(code), row = Math.floor(at / size);
+    shares.forEach((share, at) => {
+      const rgb = colour(share), row = Math.floor(at / size);
       image.data.set([...rgb, row === chosen ? 255 : 150], 4 * at);
     });
     context.putImageData(image, 0, 0);
@@ -162,7 +162,7 @@ function open(figure) {
   });
   const drawing = drawings[map.kind](box, map);
   const legend = make(figure, "div", { class: "legend" });
-  make(legend, "span", {}, `≤ ${short(map.low)}`); make(legend, "i"); make(legend, "span", {}, short(map.high));
+  const ends = [make(legend, "span"), make(legend, "i"), make(legend, "span")];
   const says = make(figure, "p", { class: "says", "aria-live": "polite" });
   let pinned = map.first;
   const choose = (node, pin) => { if (pin) pinned = kept(node); show(kept(node)); };
@@ -181,8 +181,12 @@ function open(figure) {
 
   function show(node) {
     const codes = plane(), at = map.nodes.indexOf(node), row = codes.subarray(at * T, (at + 1) * T);
-    drawing.paint(row, node);
-    if (paintMatrix) paintMatrix(codes, node);
+    const [low, high] = codes.reduce(([a, b], code) => [code ? Math.min(a, code) : a, Math.max(b, code)], [255, 1]);
+    const share = code => Math.max(0, code - low) / Math.max(1, high - low); // the colours span what this choice holds
+    drawing.paint(Array.from(row, share), node);
+    if (paintMatrix) paintMatrix(Array.from(codes, share), node);
+    ends[0].textContent = `≤ ${short(value(low))}`;
+    ends[2].textContent = short(value(high));
     const name = k => map.kind === "words" ? `“${map.labels[k]}”` : map.labels[k];
     const loudest = [...row.keys()].filter(k => k !== node && row[k]).sort((a, b) => row[b] - row[a] || a - b).slice(0, 4);
     const list = loudest.map(k => `${name(k)} ${short(value(row[k]))}`).join(", ");
