@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from chimera_ssm.show.view import Scene, View, view_of
 from chimera_ssm.training.run import Run, open_run
@@ -39,7 +40,9 @@ class Trained:
         samples = self.run.recipe.task().test_samples()
         if int(given or 0) >= len(samples):
             raise ValueError(f"there are {len(samples)} test samples, numbered from 0; found {given}")
-        return samples.sample(int(given or 0))
+        with torch.random.fork_rng():
+            torch.manual_seed(0)  # the same words are masked each time
+            return samples.sample(int(given or 0))
 
 
 def load(folder: Path) -> Trained:

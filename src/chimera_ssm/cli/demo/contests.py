@@ -60,7 +60,7 @@ CONTESTS = (
         "words",
         "masked words on a line",
         "text/pydoc",
-        {"length": 64, "hidden_size": 96, "num_hidden_layers": 2, "epochs": 5, "warmup_epochs": 0.5, "eval_every": 0},
+        {"length": 64, "hidden_size": 96, "num_hidden_layers": 2, "epochs": 5, "warmup_epochs": 0.5, "eval_every": 58},
         "BERT",
         {"mixer": "bert", "lr": 1e-3},
         "accuracy",

@@ -68,7 +68,7 @@ def html(runs: Runs, speeds: list[dict[str, Any]]) -> str:
         "</div>",
         "<h2>Speed against attention</h2>",
         "<p>Time of the mixer alone, as a multiple of the time of PyTorch's "
-        "<code>scaled_dot_product_attention</code> on as many nodes, measured in turns on this machine just now. "
+        "<code>scaled_dot_product_attention</code> on as many nodes, measured in turns on this machine. "
         "Below 1 is faster.</p>",
         page.table(("", "forward", "", "forward + backward", ""), map(_speed, speeds)),
         "<h2>What each word, pixel and atom hears</h2>",
