@@ -16,7 +16,7 @@ from chimera_ssm.show.view import View, span
 #: The page's colours, light.
 RAMP = LinearSegmentedColormap.from_list("heard", ["#f6f3fb", "#d5c6ed", "#a587d9", "#7143b5", "#36106a"])
 _CHOSEN = "#b8560b"
-_LINE = 70  # letters
+_LINE = 92  # letters
 
 
 def draw(view: View, path: Path) -> None:
@@ -74,7 +74,7 @@ def _words(view: View, shades: _Shades) -> Figure:
         at += len(text)
     figure = Figure(figsize=(9, 1.6 + 0.42 * lines), layout="constrained")
     axes = figure.subplots()
-    axes.set(xlim=(-1, _LINE + 4), ylim=(lines + 0.8, -0.8))
+    axes.set(xlim=(-1, _LINE + 9), ylim=(lines + 0.8, -0.8))
     axes.axis("off")
     for k, (column, line) in enumerate(spots):
         box = {"facecolor": shades.colours[k], "edgecolor": _CHOSEN if k == view.node else "none", "pad": 2, "lw": 2}
@@ -88,11 +88,12 @@ def _graph(view: View, shades: _Shades) -> Figure:
     drawing = view.scene.drawing
     places = np.array(drawing["places"])
     wide, high = np.ptp(places, axis=0) + 1.5
-    figure = Figure(figsize=(8, float(np.clip(1.2 + 7 * high / wide, 2.5, 9))), layout="constrained")
+    figure = Figure(figsize=(8, float(np.clip(1.2 + 6 * high / wide, 2.5, 8))), layout="constrained")
     axes = figure.subplots()
     links(axes, places, drawing["links"], drawing["directed"])
     edges = [_CHOSEN if k == view.node else "#655d73" for k in range(len(places))]
-    axes.scatter(*places.T, s=260, c=shades.colours, edgecolors=edges, linewidths=1.5, zorder=2)
+    widths = [3.0 if k == view.node else 1.0 for k in range(len(places))]
+    axes.scatter(*places.T, s=380, c=shades.colours, edgecolors=edges, linewidths=widths, zorder=2)
     for (x, y), symbol, ink in zip(places, drawing["symbols"], shades.inks, strict=True):
         axes.text(x, y, symbol, ha="center", va="center", size=9, color=ink, zorder=3)
     axes.set(aspect="equal", xlim=(-0.7, wide - 0.8), ylim=(high - 0.8, -0.7))

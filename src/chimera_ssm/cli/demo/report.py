@@ -24,9 +24,9 @@ def rows(runs: Runs) -> list[tuple[str, ...]]:
     for contest in CONTESTS:
         for name, run in runs[contest.name].items():
             result: Any = run.result
-            figure = f"{contest.in_words(result['metrics'][contest.metric])} {contest.what}"
+            figure = contest.in_words(result["metrics"][contest.metric])
             sizes = f"{result['parameters']:,}", f"{run.recipe.lr:g}", str(result["steps"]), f"{result['seconds']:.0f}"
-            cells.append((contest.title, name, figure, *sizes))
+            cells.append((f"{contest.title}: {contest.what}", name, figure, *sizes))
     return cells
 
 
