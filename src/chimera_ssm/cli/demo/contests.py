@@ -62,7 +62,7 @@ CONTESTS = (
         "text/pydoc",
         {"length": 64, "hidden_size": 96, "num_hidden_layers": 2, "epochs": 5, "warmup_epochs": 0.5, "eval_every": 58},
         "BERT",
-        {"mixer": "bert", "lr": 1e-3},
+        {"mixer": "bert", "lr": 3e-3},
         "accuracy",
         "words right",
         "return a copy of the [MASK] with all characters converted to lower case .",
