@@ -6,7 +6,7 @@ import pytest
 import chimera_ssm as chimera
 from chimera_ssm.show import topologies
 from chimera_ssm.show.layout import place
-from chimera_ssm.show.spec import topology_of
+from chimera_ssm.show.spec import parse_topology
 
 
 @pytest.mark.parametrize(
@@ -22,15 +22,15 @@ from chimera_ssm.show.spec import topology_of
     ],
 )
 def test_a_topology_is_what_one_types(spec, expected):
-    assert topology_of(spec) == expected
+    assert parse_topology(spec) == expected
 
 
 def test_files_of_edges(tmp_path):
     path = tmp_path / "edges.txt"
     path.write_text("# a DAG\n0 -> 1\n0->2\n\n2 -> 1  # twice\n2 -> 1\n")
-    assert topology_of(str(path)) == chimera.DAG(3, [[0, 0, 2], [1, 2, 1]])
+    assert parse_topology(str(path)) == chimera.DAG(3, [[0, 0, 2], [1, 2, 1]])
     path.write_text("0 1\n1 -- 2\n2, 3\n")
-    found = topology_of(str(path))
+    found = parse_topology(str(path))
     assert isinstance(found, chimera.Graph)
     assert (found.num_nodes, found.num_edges, found.is_symmetric) == (4, 6, True)
 
@@ -52,7 +52,7 @@ def test_mistakes_say_what_to_do(spec, text, message, tmp_path, monkeypatch):
     if text is not None:
         (tmp_path / spec).write_text(text)
     with pytest.raises(ValueError, match=message):
-        topology_of(spec)
+        parse_topology(spec)
 
 
 def test_places_keep_distances_where_the_plane_allows():

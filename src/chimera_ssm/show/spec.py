@@ -15,7 +15,7 @@ MOST_NODES = 400
 _KINDS = "line:8, sequence:8, grid:4x5, ring:6, tree:15, smiles:CCO, or a file with an edge on each line"
 
 
-def topology_of(spec: str) -> Topology:
+def parse_topology(spec: str) -> Topology:
     """The topology that a text stands for.
 
     ``line:T`` is undirected, ``sequence:T`` one way; ``grid:HxW`` may have any number of axes; ``ring:T`` is a cycle;

@@ -13,10 +13,10 @@ import torch
 from chimera_ssm.adjacency import dag_adjacency, graph_adjacency
 from chimera_ssm.show import page as pages
 from chimera_ssm.show.graphs import draw_graph, draw_molecule
-from chimera_ssm.show.spec import topology_of
+from chimera_ssm.show.spec import parse_topology
 from chimera_ssm.show.view import Scene, View, span
 from chimera_ssm.solvers import mask, select_solver
-from chimera_ssm.topology import Grid, GridDAG, Line, Topology, UndirectedLine
+from chimera_ssm.topology import Grid, Line, Topology, UndirectedLine
 
 Array = np.ndarray
 
@@ -42,8 +42,8 @@ class Shown:
 
 
 def show(spec: str, node: str | None = None) -> Shown:
-    """A topology as one types it, see `topology_of`; ``node`` is the one to begin with."""
-    topology = topology_of(spec)
+    """A topology as one types it, see `parse_topology`; ``node`` is the one to begin with."""
+    topology = parse_topology(spec)
     dags = tuple(topology.dags())
     scene = _scene(spec, topology)
     found = {"every path of the graph": _exact(topology)} if not topology.is_acyclic else {}
@@ -87,7 +87,7 @@ def _places(topology: Topology) -> Array | None:
     """Places where the topology has some of its own; further axes of a grid lead away at a slant."""
     if isinstance(topology, (Line, UndirectedLine)):
         return np.stack([np.arange(topology.num_nodes), np.zeros(topology.num_nodes)], axis=1)
-    if isinstance(topology, (Grid, GridDAG)):
+    if isinstance(topology, Grid):
         ways = np.array([(1, 0), (0, 1), *((0.43 / k, -0.31 / k) for k in range(1, topology.num_axes))])
         return topology.coordinates[:, ::-1] @ ways[: topology.num_axes]
     return None
