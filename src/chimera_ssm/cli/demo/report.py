@@ -36,7 +36,8 @@ def terminal(runs: Runs) -> Table:
 
     table = Table(*HEAD)
     for row in rows(runs):
-        table.add_row(*row, style="bold" if row[1] == OURS else "")
+        what = row[0].partition(": ")[2]  # a terminal is narrow
+        table.add_row(what, *row[1:], style="bold" if row[1] == OURS else "")
     return table
 
 
