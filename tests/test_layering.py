@@ -23,6 +23,7 @@ ORDER = [
     "recipes",
     "planning",
     "studies",
+    "show",
     "cli",
 ]
 

@@ -162,26 +162,3 @@ def test_the_commands_of_training_are_quick_to_refuse():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-def test_the_demo_trains_compares_and_draws(tmp_path, capsys, monkeypatch):
-    from dataclasses import replace
-
-    from chimera_ssm import recipes
-    from chimera_ssm.cli import main
-
-    small = replace(
-        recipes.find_recipe("image/digits"), hidden_size=32, num_hidden_layers=1, num_heads=2, train_limit=256
-    )
-    monkeypatch.setattr(recipes, "find_recipe", lambda name: small)
-    out = tmp_path / "demo"
-    assert main(["demo", "--out", str(out), "--epochs", "1"]) == 0
-    printed = capsys.readouterr().out
-    assert "Chimera" in printed
-    assert "ViT" in printed
-    assert (out / "influence.png").stat().st_size > 10_000
-    assert main(["demo", "--out", str(out), "--epochs", "1"]) == 0
-    assert printed.count("training") == 2
-    assert "trained already" in capsys.readouterr().out
-    assert main(["demo", "--out", str(out), "--epochs", "2"]) == 2
-    assert "other settings" in capsys.readouterr().err

@@ -88,3 +88,13 @@ def test_parameters_match_across_topologies(topology):
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(("width", "std"), [(768, 0.02), (48, 0.08)])
+def test_a_narrow_vit_begins_with_larger_weights(width, std):
+    torch.manual_seed(0)
+    vit = chimera.image_classifier("vit", hidden_size=width, num_hidden_layers=1, image_size=8, patch_size=4)
+    weights = [p for name, p in vit.named_parameters() if name.endswith("weight") and p.shape == (width, width)]
+    assert len(weights) >= 4
+    for weight in weights:
+        assert float(weight.std()) == pytest.approx(std, rel=0.1)

@@ -23,6 +23,7 @@ def test_a_row_of_the_resolvents(name):
     steps = mixer._steps(mixer.in_proj(x).split(mixer.splits, -1)[2])
     whole = sum(chimera.mask(t, a.weight) for t, a in kind.terms(topology, steps, None, None))
     torch.testing.assert_close(mixer.heard_by(2, x, topology), whole[:, :, 2])
+    torch.testing.assert_close(mixer.heard_by([4, 0, 2], x, topology), whole[:, :, [4, 0, 2]])
 
 
 def test_masked_nodes_are_not_heard():

@@ -25,6 +25,7 @@ COMMANDS = {
     "eval": "evaluate a run on its test data",
     "glue": "fine-tune a text model on the tasks of GLUE, with several seeds, and average",
     "plan": "estimate what a recipe takes on GPUs, and tell how to run it there",
+    "show": "draw what each pixel, word or atom hears in a trained model, or a topology",
     "reproduce": "train the models of a comparison, all in the same way, and tell how they compare",
     "bench": "measure speed and memory against attention and other baselines",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -165,7 +166,7 @@ class Chimera(nn.Module):
 
     def heard_by(
         self,
-        node: int,
+        node: int | Sequence[int],
         x: Tensor,
         topology: Topology,
         edge_attr: Tensor | None = None,
@@ -174,22 +175,25 @@ class Chimera(nn.Module):
         """What one node hears from each: row ``node`` of the resolvents, ``Σ_d L_d[node, :]``, ``[..., H, T]``.
 
         Args:
-            node: its number.
+            node: its number; for several, their rows are ``[..., H, K, T]``.
             x: as for `forward`, and so are the others.
             topology: of the mixer's kind.
             edge_attr: features of the edges.
             node_mask: True where there is a node.
         """
         self._check_input(x, topology, edge_attr, node_mask)
-        if not 0 <= node < topology.num_nodes:
-            raise ValueError(f"nodes are numbered 0 to {topology.num_nodes - 1}, found {node}")
+        nodes = [node] if isinstance(node, int) else list(node)
+        for one in nodes:
+            if not 0 <= one < topology.num_nodes:
+                raise ValueError(f"nodes are numbered 0 to {topology.num_nodes - 1}, found {one}")
         lead, x, node_mask = self._flattened(x, topology, node_mask)
         steps = self._steps(self.in_proj(x).split(self.splits, dim=-1)[2])
-        unit = torch.zeros(1, topology.num_nodes, 1, dtype=steps.dtype, device=x.device)
-        unit[0, node] = 1
+        unit = torch.zeros(1, topology.num_nodes, len(nodes), dtype=steps.dtype, device=x.device)
+        unit[0, nodes, range(len(nodes))] = 1
         terms = self.kind.terms(topology, steps, self._edge_steps(edge_attr, x.shape[0]), node_mask)
-        rows = [solve(t.flip(), a.weight, unit.expand(self.num_heads, -1, -1), self.solver) for t, a in terms]
-        return torch.stack(rows).sum(0).squeeze(-1).reshape(*lead, self.num_heads, topology.num_nodes)
+        solved = [solve(t.flip(), a.weight, unit.expand(self.num_heads, -1, -1), self.solver) for t, a in terms]
+        rows = torch.stack(solved).sum(0).mT.reshape(*lead, self.num_heads, len(nodes), topology.num_nodes)
+        return rows.squeeze(-2) if isinstance(node, int) else rows
 
     def step(self, x: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
         """The recurrent form on a directed line: one node in, one node out; equal to `forward`.

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, ViTConfig, ViTForImageClassification
 
 from chimera_ssm.models.image.configuration import CHOICES, ChimeraImageConfig
 from chimera_ssm.models.image.modeling import ChimeraForImageClassification
-from chimera_ssm.models.width import chimera_step, matching_width
+from chimera_ssm.models.width import chimera_step, initial_range, matching_width
 from chimera_ssm.nn import DropPath, mark_undecayed
 
 MIXERS = (*CHOICES["mixer"], "vit")
@@ -88,7 +88,7 @@ def _vit(sizes: ChimeraImageConfig) -> FlexibleViTForImageClassification:
         "image_size": sizes.image_size,
         "patch_size": sizes.patch_size,
         "num_channels": sizes.num_channels,
-        "initializer_range": sizes.initializer_range,
+        "initializer_range": initial_range(sizes),
         "drop_path": sizes.drop_path,
         "id2label": sizes.id2label,
         "label2id": sizes.label2id,

@@ -17,7 +17,7 @@ from transformers import (
 
 from chimera_ssm.models.text.configuration import CHOICES, ChimeraTextConfig
 from chimera_ssm.models.text.heads import ChimeraForMaskedLM
-from chimera_ssm.models.width import chimera_step, matching_width
+from chimera_ssm.models.width import chimera_step, initial_range, matching_width
 
 MIXERS = (*CHOICES["mixer"], "bert", "bert_rotary", "fnet")
 
@@ -97,7 +97,7 @@ def _common(sizes: ChimeraTextConfig, dropout: float) -> dict[str, Any]:
         "max_position_embeddings": sizes.max_length,
         "type_vocab_size": 2,
         "hidden_dropout_prob": dropout,
-        "initializer_range": sizes.initializer_range,
+        "initializer_range": initial_range(sizes),
         "pad_token_id": sizes.pad_token_id,
         "bos_token_id": None,
         "eos_token_id": None,

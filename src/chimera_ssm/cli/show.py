@@ -1,0 +1,79 @@
+"""`chimera show`: what nodes hear in a trained model, and what topologies look like."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXAMPLE = """chimera show runs/demo/digits/chimera 7 --layer 0
+  chimera show runs/demo/words/chimera "return a [MASK] of strings"
+  chimera show runs/demo/molecules/chimera "CN1C=NC2=C1C(=O)N(C(=O)N2C)C" --node O10 --out caffeine
+  chimera show topology grid:4x5
+  chimera show topology smiles:c1ccccc1O --out phenol.png"""
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """The options of the command."""
+    parser.usage = "chimera show RUN [INPUT] [options]\n       chimera show topology SPEC [options]"
+    parser.add_argument("run_or_topology", metavar="RUN", help="folder of a run or of a saved model; or: topology")
+    parser.add_argument(
+        "input", nargs="?", metavar="INPUT",
+        help="an image's file, a sentence ([MASK] stands for words to guess), a molecule as SMILES, or the number of a "
+        "test sample (0); of a topology: line:8, sequence:8, grid:4x5, ring:6, tree:15, smiles:CCO, or a file with an "
+        "edge on each line, a b or a -> b",
+    )  # fmt: skip
+    parser.add_argument("--node", metavar="NODE", help="who hears: its number or label, such as a word or C3")
+    parser.add_argument("--layer", type=int, metavar="N", help="from 0 on; the mean over all if omitted")
+    parser.add_argument("--head", type=int, metavar="N", help="from 0 on; the mean over all if omitted")
+    parser.add_argument(
+        "--out", type=Path, default=Path("heard"), metavar="PATH",
+        help="PATH.html and PATH.png are written, or only the one that PATH ends in (heard)",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write a page and a picture."""
+    paths = [args.out] if args.out.suffix in (".html", ".png") else [_with(args.out, s) for s in (".html", ".png")]
+    if not args.out.parent.is_dir():
+        raise ValueError(f"--out {args.out}: there is no folder {args.out.parent}; create it first")
+    if args.run_or_topology == "topology":
+        _topology(args, paths)
+    else:
+        _model(args, paths)
+    for path in paths:
+        print(f"wrote {path}")
+
+
+def _with(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _model(args: argparse.Namespace, paths: list[Path]) -> None:
+    from chimera_ssm.show import page, picture
+    from chimera_ssm.show.loading import load, show
+
+    view = show(load(Path(args.run_or_topology)), args.input, args.node, args.layer, args.head)
+    for path in paths:
+        if path.suffix == ".html":
+            path.write_text(page.view_page(view), encoding="utf-8")
+        else:
+            picture.draw(view, path)
+    print("\n".join(filter(None, (f"{view.scene.title}: {view.scene.verdict}".rstrip(": "), view.note))))
+
+
+def _topology(args: argparse.Namespace, paths: list[Path]) -> None:
+    from chimera_ssm.show import topologies
+
+    if args.input is None or args.layer is not None or args.head is not None:
+        raise ValueError("which topology? for example: chimera show topology grid:4x5 (layers and heads are a model's)")
+    shown = topologies.show(args.input, args.node)
+    for path in paths:
+        if path.suffix == ".html":
+            path.write_text(topologies.page(shown), encoding="utf-8")
+        else:
+            topologies.draw(shown, path)
+    print(shown.summary)

@@ -1,0 +1,47 @@
+"""Curves as SVG for pages; colours are the page's, so that they follow light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+_WIDE, _HIGH, _LEFT, _RIGHT, _TOP, _BOTTOM = 360, 220, 44, 12, 26, 34
+
+
+def curves(title: str, series: Mapping[str, tuple[Sequence[float], Sequence[float]]], x: str, percent: bool) -> str:
+    """Lines in one diagram: the first is ours, the second, dashed, the rival's.
+
+    Args:
+        title: what the height is.
+        series: for each name the places and the heights of its points.
+        x: what the place is.
+        percent: whether heights are shares.
+    """
+    xs, ys = ([v for line in series.values() for v in line[k]] for k in (0, 1))
+    low, high = min(0.0, *ys), max(ys) or 1.0
+
+    def at(px: float, py: float) -> tuple[float, float]:
+        across = _LEFT + (_WIDE - _LEFT - _RIGHT) * px / (max(xs) or 1)
+        return across, _HIGH - _BOTTOM - (_HIGH - _TOP - _BOTTOM) * (py - low) / (high - low)
+
+    parts = [f'<text x="{_LEFT}" y="14">{escape(title)}</text>']
+    for share in (0.0, 0.5, 1.0):
+        value = low + share * (high - low)
+        y = at(0, value)[1]
+        text = f"{value:.0%}" if percent else f"{value:.3g}"
+        parts.append(f'<line class="axis" x1="{_LEFT}" x2="{_WIDE - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
+    parts.append(f'<text x="{_WIDE - _RIGHT}" y="{_HIGH - 18}" text-anchor="end">{max(xs):,.0f} {escape(x)}</text>')
+    for k, (name, (px, py)) in enumerate(series.items()):
+        kind = ("ours", "theirs")[k]
+        points = " ".join("{:.1f},{:.1f}".format(*at(*point)) for point in zip(px, py, strict=True))
+        parts.append(f'<polyline class="{kind}-line" points="{points}"/>')
+        sample = f"{_LEFT + 96 * k},{_HIGH - 8} {_LEFT + 22 + 96 * k},{_HIGH - 8}"
+        parts.append(f'<polyline class="{kind}-line" points="{sample}"/>')
+        parts.append(f'<text class="{kind}-name" x="{_LEFT + 28 + 96 * k}" y="{_HIGH - 4}">{escape(name)}</text>')
+    words = "; ".join(f"{name}: {py[0]:.3g} to {py[-1]:.3g}" for name, (_, py) in series.items())
+    return (
+        f'<svg class="chart" role="img" viewBox="0 0 {_WIDE} {_HIGH}" aria-label="{escape(f"{title}. {words}")}">'
+        + "".join(parts)
+        + "</svg>"
+    )

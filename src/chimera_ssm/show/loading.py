@@ -1,0 +1,94 @@
+"""From the folder of a run or of a saved model, and an input, to a view."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from chimera_ssm.show.view import Scene, View, view_of
+from chimera_ssm.training.run import Run, open_run
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model that can be looked into.
+
+    Attributes:
+        model: in evaluation mode.
+        folder: that it was loaded from.
+        run: the run it is from, if it is known.
+    """
+
+    model: Any
+    folder: Path
+    run: Run | None
+
+    def sample(self, given: str | None, instead: str) -> Any | None:
+        """The test sample that a number, or nothing, stands for; ``None`` if the input is none of these."""
+        if given is not None and not given.isdigit():
+            return None
+        if self.run is None:
+            raise ValueError(f"{self.folder} is a model without its data: name {instead} to look at")
+        samples = self.run.recipe.task().test_samples()
+        if int(given or 0) >= len(samples):
+            raise ValueError(f"there are {len(samples)} test samples, numbered from 0; found {given}")
+        with torch.random.fork_rng():
+            torch.manual_seed(0)  # the same words are masked each time
+            return samples.sample(int(given or 0))
+
+
+def load(folder: Path) -> Trained:
+    """The model in the folder of a run, or in one made by ``save_pretrained``."""
+    run = open_run(folder) if (folder / "config.yaml").is_file() else None
+    home = folder if run is None else run.model
+    if not (home / "config.json").is_file():
+        raise ValueError(
+            f"{folder} holds neither a run nor a saved model: it has no config.yaml and no config.json"
+            if run is None
+            else f"{folder} has no trained model yet: continue it with chimera train --resume {folder}"
+        )
+    from transformers.utils import logging
+
+    from chimera_ssm import models
+
+    logging.disable_progress_bar()
+    (name,) = json.loads((home / "config.json").read_text(encoding="utf-8")).get("architectures") or [""]
+    if name not in models.__all__:
+        raise ValueError(f"{home} holds a {name or 'model without a name'}: only Chimera's models have resolvents")
+    return Trained(getattr(models, name).from_pretrained(home).eval(), home, run)
+
+
+def show(trained: Trained, given: str | None, node: str | None, layer: int | None, head: int | None) -> View:
+    """What the nodes of an input hear in a trained model.
+
+    Args:
+        trained: the model.
+        given: an image's file, a sentence, a molecule as SMILES, or the number of a test sample; the first if omitted.
+        node: the node to begin with, by number or label.
+        layer: the layer to begin with; the mean over all if omitted.
+        head: the head to begin with; the mean over all if omitted.
+    """
+    from chimera_ssm.show import graphs, images, texts
+
+    kinds: dict[str, Callable[[Trained, str | None], tuple[Scene, dict[str, Any]]]] = {
+        "chimera_image": images.scene,
+        "chimera_text": texts.scene,
+        "chimera_graph": graphs.scene,
+    }
+    scene, inputs = kinds[trained.model.config.model_type](trained, given)
+
+    def hear(nodes: list[int]) -> Array:
+        from chimera_ssm.nn import influence
+
+        rows = influence(trained.model, nodes, **inputs)
+        return np.stack([row.reshape(-1, *row.shape[-2:]).numpy() for row in rows]).astype(np.float32)
+
+    return view_of(scene, hear, scene.find(node), layer, head)
