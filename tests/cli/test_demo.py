@@ -1,6 +1,7 @@
 """The demo and `chimera show`, as typed, on models that train in seconds."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,6 +26,18 @@ def small(monkeypatch):
         monkeypatch.setattr(module, "CONTESTS", made)
     monkeypatch.setattr(speed, "measured", lambda path: SPEEDS)
     return made
+
+
+def test_the_better_of_each_contest_stands_out():
+    figures = {"words": (0.4, 0.2), "digits": (0.9, 0.95), "molecules": (7.0, 6.0)}  # shares, and an error
+    runs = {
+        c.name: {
+            name: SimpleNamespace(result={"metrics": {c.metric: figure}})
+            for name, figure in zip((contests.OURS, c.rival), figures[c.name], strict=True)
+        }
+        for c in contests.CONTESTS
+    }
+    assert report.winners(runs) == {0, 3, 5}
 
 
 def test_the_demo_from_interruption_to_report(small, tmp_path, capsys, monkeypatch):
@@ -55,6 +68,7 @@ def test_the_demo_from_interruption_to_report(small, tmp_path, capsys, monkeypat
     for words in ("BERT", "ViT", "GPS", "0.1 (1/10.0)", "2.50", "ChimeraForGraphs.from_pretrained"):
         assert words in page
     assert page.count('class="map"') == page.count('class="chart"') == 3
+    assert page.count('class="bold"') >= 3
     _check_in_a_browser(out / "report.html", tmp_path / "profile")
     _show(out, tmp_path, capsys)
     monkeypatch.setattr(contests, "CONTESTS", (replace(small[0], changes={**small[0].changes, "epochs": 2}),))

@@ -202,7 +202,7 @@ def test_bad_csv(tmp_path, text, options, message):
 
 
 def test_data_that_is_not_there(tmp_path):
-    with pytest.raises(ValueError, match="no data set, file or folder 'ncj'; data is nci, peptides-func"):
+    with pytest.raises(ValueError, match="no data set, file or folder 'ncj'; data is nci, rings:1-16, peptides-func"):
         load_graphs("ncj")
     with pytest.raises(ValueError, match=r"looked at for train.csv and test.csv"):
         load_graphs(str(tmp_path))

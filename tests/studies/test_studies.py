@@ -126,6 +126,6 @@ def test_a_failing_run_is_named(tmp_path):
 
 
 def test_names():
-    assert [*all_studies()] == ["images", "text"]
+    assert [*all_studies()] == ["images", "text", "graphs", "truncation", "long-range"]
     with pytest.raises(ValueError, match="did you mean 'images'"):
         find_study("image")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from html import escape
 from importlib.resources import files
 
@@ -46,11 +46,11 @@ def figure(view: View) -> str:
     )
 
 
-def table(head: Iterable[str], rows: Iterable[Iterable[str]], ours: str = "") -> str:
-    """A table; cells are HTML, and rows that begin with ``ours`` stand out."""
+def table(head: Iterable[str], rows: Iterable[Iterable[str]], bold: Container[int] = ()) -> str:
+    """A table; cells are HTML, and rows with these numbers stand out."""
     lines = ["<tr>" + "".join(f'<th scope="col">{cell}</th>' for cell in head) + "</tr>"]
-    for row in map(list, rows):
-        kind = ' class="ours"' if ours and ours in row[:2] else ""
+    for number, row in enumerate(rows):
+        kind = ' class="bold"' if number in bold else ""
         lines.append(f"<tr{kind}>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>")
     return '<div class="scroll"><table>\n' + "\n".join(lines) + "\n</table></div>"
 

@@ -30,14 +30,26 @@ def rows(runs: Runs) -> list[tuple[str, ...]]:
     return cells
 
 
+def winners(runs: Runs) -> set[int]:
+    """Numbers of the rows with the better figure of each contest."""
+    found, start = set(), 0
+    for contest in CONTESTS:
+        results: list[Any] = [run.result for run in runs[contest.name].values()]
+        figures = [result["metrics"][contest.metric] for result in results]
+        best = max(figures) if contest.percent else min(figures)
+        found |= {start + k for k, figure in enumerate(figures) if figure == best}
+        start += len(figures)
+    return found
+
+
 def terminal(runs: Runs) -> Table:
     """The table for a terminal."""
     from rich.table import Table
 
-    table = Table(*HEAD)
-    for row in rows(runs):
+    table, better = Table(*HEAD), winners(runs)
+    for number, row in enumerate(rows(runs)):
         what = row[0].partition(": ")[2]  # a terminal is narrow
-        table.add_row(what, *row[1:], style="bold" if row[1] == OURS else "")
+        table.add_row(what, *row[1:], style="bold" if number in better else "")
     return table
 
 
@@ -62,7 +74,7 @@ def html(runs: Runs, speeds: list[dict[str, Any]]) -> str:
         "each, beside the usual model for such data with as many parameters, as many steps and a learning rate of its "
         "own choice. Small models, minutes of training, one seed: a look at how it works, not a benchmark.</p>",
         "<h2>Results</h2>",
-        page.table(HEAD, [[escape(cell) for cell in row] for row in rows(runs)], OURS),
+        page.table(HEAD, [[escape(cell) for cell in row] for row in rows(runs)], winners(runs)),
         "<h2>Learning curves, on test data</h2>",
         '<div class="charts">',
         *(_curves(contest, runs[contest.name]) for contest in CONTESTS),

@@ -1,6 +1,6 @@
 """What graphs cost: training steps of each model in turns, exact masks of real peptides, and how factors fill.
 
-    python examples/measure_graphs.py FOLDER [OUT]
+    python benchmarks/graphs.py FOLDER [OUT]
 
 FOLDER holds the peptides' original files. Prints tables in Markdown and writes OUT/fill.png. Minutes on one thread.
 """

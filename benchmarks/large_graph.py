@@ -1,6 +1,6 @@
 """Classes of the nodes of one large graph: a planar one exactly, a random one by a truncated series.
 
-    python examples/large_graph.py [NODES]
+    python benchmarks/large_graph.py [NODES]
 
 100,000 nodes and 600,000 edges unless NODES is given. Features are random, and the class of a node is the sign pattern
 of the mean over its neighbours. Prints loss, time and memory of a few steps.
