@@ -107,7 +107,10 @@ def exact_solver(topology: Topology) -> tuple[Solver, str]:
     except TooMuchFill as error:
         if entries <= MAX_ENTRIES:
             return Dense(), f"sparse factors would need {error.entries:,} of {entries:,} entries or more"
-        require(Elimination(), topology)
+        raise TopologyError(
+            f"no exact solver fits {topology!r}: {Elimination().why_not(topology)}; truncate the series with "
+            "solver=Neumann(terms)"
+        ) from error
     kind = (
         "forest, no fill" if topology.is_forest else f"sparse LU with {fill / topology.num_nodes:.1f} entries per node"
     )
