@@ -3,6 +3,7 @@
 import pytest
 
 import chimera_ssm as chimera
+from chimera_ssm.solvers import elimination, select
 from tests import zoo
 
 
@@ -52,6 +53,14 @@ def test_a_solver_that_does_not_fit_says_why(solver):
         chimera.TopologyError, match=rf"{type(solver).__name__} cannot treat .*cycles.*leave the solver"
     ):
         chimera.select_solver(chimera.Grid((3, 3)), solver=solver)
+
+
+def test_a_graph_whose_factors_do_not_fit_is_refused_with_their_size(monkeypatch):
+    for module in (select, elimination):
+        monkeypatch.setattr(module, "MAX_ENTRIES", 1000)
+    with pytest.raises(chimera.TopologyError, match=r"no exact solver fits .* entries, .* GB .*Neumann") as caught:
+        chimera.select_solver(zoo.random_graph(60, 200))
+    assert "leave the solver" not in str(caught.value)
 
 
 def test_the_choice_never_approximates():
