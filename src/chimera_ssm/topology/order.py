@@ -1,4 +1,4 @@
-"""Orders and distances of a graph, in NumPy on integers: levels, cycles, components, paths, diameter.
+"""Orders and distances of a graph, on NumPy arrays of integers: levels, cycles, components, paths, diameter.
 
 Every function takes ``num_nodes`` and the edges ``source[e] → target[e]``.
 """
@@ -30,15 +30,10 @@ def ranges(start: Array, stop: Array) -> Array:
 
 def levels(num_nodes: int, source: Array, target: Array) -> Array:
     """Length of the longest path that ends in each node of an acyclic graph, ``[T]``."""
-    pointer, heads = neighbours(num_nodes, source, target)
+    from chimera_ssm.topology.search import longest_paths
+
     waiting = np.bincount(target, minlength=num_nodes)
-    level = np.full(num_nodes, -1, dtype=np.int64)
-    front, depth = np.flatnonzero(waiting == 0), 0
-    while front.size:
-        level[front] = depth
-        reached, arrivals = np.unique(heads[ranges(pointer[front], pointer[front + 1])], return_counts=True)
-        waiting[reached] -= arrivals
-        front, depth = reached[waiting[reached] == 0], depth + 1
+    level = longest_paths(*neighbours(num_nodes, source, target), waiting)
     if (level < 0).any():
         cycle = " → ".join(map(str, find_cycle(source, target, level < 0)))
         raise TopologyError(
@@ -82,14 +77,9 @@ def is_forest(num_nodes: int, source: Array, target: Array) -> bool:
 
 def distances(num_nodes: int, source: Array, target: Array, roots: Array) -> Array:
     """Steps from the nearest of ``roots`` along the edges, −1 where none leads, ``[T]``."""
-    pointer, heads = neighbours(num_nodes, source, target)
-    distance = np.full(num_nodes, -1, dtype=np.int64)
-    front, step = np.unique(roots), 0
-    while front.size:
-        distance[front] = step
-        reached = np.unique(heads[ranges(pointer[front], pointer[front + 1])])
-        front, step = reached[distance[reached] < 0], step + 1
-    return distance
+    from chimera_ssm.topology.search import steps_from
+
+    return steps_from(*neighbours(num_nodes, source, target), np.asarray(roots))
 
 
 def directed_paths(num_nodes: int, source: Array, target: Array) -> Array | None:
