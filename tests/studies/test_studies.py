@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 
 from chimera_ssm.recipes import find_recipe
-from chimera_ssm.studies import all_studies, find_study
-from chimera_ssm.studies.conduct import RowResult, conduct, count_steps
-from chimera_ssm.studies.report import markdown
-from chimera_ssm.studies.study import Row, Section, Study
+from chimera_ssm.studies import all_studies, find_studies, find_study
+from chimera_ssm.studies.conduct import RowResult, Workers, conduct, count_steps
+from chimera_ssm.studies.report import markdown, report
+from chimera_ssm.studies.study import Row, Section, Study, differences
+from chimera_ssm.studies.tables import TABLES
+from chimera_ssm.training.recipe import Machine
 
 RECIPE = replace(
     find_recipe("image/digits"),
@@ -24,7 +26,11 @@ RECIPE = replace(
 def study(**changes):
     section = Section(
         "Mixers",
-        (Row("Chimera", {}, "77.8"), Row("ViT", {"mixer": "vit"})),
+        (
+            Row("Chimera", {}, {"top1": 0.778}),
+            Row("ViT", {"mixer": "vit"}, {"top1": 0.75}),
+            Row("ResNet", None, {"top1": 0.76}),
+        ),
         expected=("Chimera", "ViT"),
         evaluations={"larger": {"image_size": 12}},
     )
@@ -36,19 +42,24 @@ def study(**changes):
 
 def test_a_study_from_training_to_report_and_again(tmp_path):
     lines, steps = [], []
-    results = conduct(study(), tmp_path, 2, lines.append, steps.append)
+    workers = Workers(2, lines.append, steps.append, Machine(devices=1))
+    results = conduct(study(), tmp_path, workers)
     assert len(steps) == count_steps(study()) == 6
     assert list(results) == ["Chimera", "ViT"]
     assert results["Chimera"].sweep.keys() == {"0.001"}
     assert 0 <= results["ViT"].figures["larger"]["top1"][0] <= 1
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")}
-    assert conduct(study(), tmp_path, 1, lines.append, steps.append) == results
+    assert conduct(study(), tmp_path, workers) == results
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")} == before
     with pytest.raises(ValueError, match="holds a study with other settings"):
-        conduct(study(recipe=replace(RECIPE, epochs=2)), tmp_path, 1, lines.append, steps.append)
-    text = markdown(study(), results, "chimera reproduce tiny")
+        conduct(study(recipe=replace(RECIPE, epochs=2)), tmp_path, workers)
+    part = conduct(study().part("Again"), tmp_path, workers)
+    assert list(part) == ["Chimera"]
+    assert part["Chimera"].figures["test"] == results["Chimera"].figures["test"]
+    text = markdown(report(study(), results, "chimera reproduce tiny"))
     assert "| Chimera |" in text
-    assert "77.8" in text
+    assert "77.80" in text
+    assert "| ResNet (paper only) |" in text
     assert "| the same |" in text
 
 
@@ -79,13 +90,13 @@ def results_of(a, b):
     ],
 )
 def test_an_order_is_claimed_only_beyond_two_standard_errors(a, b, verdict):
-    assert verdict in markdown(study(), results_of(a, b), "x")
+    assert verdict in markdown(report(study(), results_of(a, b), "x"))
 
 
 def test_two_deviations_are_more_than_two_errors():
     results = results_of([0.88, 0.9, 0.92], [0.84, 0.86, 0.88])
-    assert "Chimera > ViT holds" in markdown(study(), results, "x")
-    assert "Chimera > ViT is not decided" in markdown(study(standard="deviations"), results, "x")
+    assert "Chimera > ViT holds" in markdown(report(study(), results, "x"))
+    assert "Chimera > ViT is not decided" in markdown(report(study(standard="deviations"), results, "x"))
 
 
 def test_every_row_of_a_group_is_compared_with_every_row_of_the_next():
@@ -99,10 +110,10 @@ def test_losses_are_not_in_per_cent_and_smaller_ones_are_better():
     for value, shift in zip(results.values(), (2.0, 3.0), strict=True):
         for column in value.figures.values():
             column["loss"] = [shift, shift + 0.1]
-    text = markdown(losses, results, "x")
+    text = markdown(report(losses, results, "x"))
     assert "| model | test, loss | test, top1 | larger, loss | larger, top1 | paper" in text
     assert "| Chimera | 2.050 ± 0.071 | 55.00 ± 7.07 |" in text
-    assert "Chimera > ViT holds (+1.00" in text
+    assert "Chimera > ViT holds (+1.000" in text
     assert "Figures are loss and top1 in per cent" in text
 
 
@@ -111,7 +122,7 @@ def test_what_comes_then_and_the_majority_are_reported():
     results, guessed = results_of([0.9, 0.9], [0.8, 0.8]), {"test": {"top1": [0.5]}}
     after = {"Chimera": results["Chimera"], "majority": RowResult("majority", 0, 0.0, {}, guessed, 0.0)}
     whole = study(then={"later": later})
-    text = markdown(whole, results, "x", {"later": after})
+    text = markdown(report(whole, results, "x", {"later": after}))
     assert "## After" in text
     assert "| majority | 50.00 |  |  |  |" in text
     assert text.rstrip().splitlines()[-1].startswith("Later. Recipe `image/digits`")
@@ -122,10 +133,96 @@ def test_what_comes_then_and_the_majority_are_reported():
 def test_a_failing_run_is_named(tmp_path):
     bad = study(recipe=replace(RECIPE, batch_size=10_000))
     with pytest.raises(ValueError, match="a batch has 10000 samples"):
-        conduct(bad, tmp_path, 1, lambda _: None, lambda _: None)
+        conduct(bad, tmp_path, Workers(1, lambda _: None, lambda _: None, Machine(devices=1)))
 
 
 def test_names():
-    assert [*all_studies()] == ["images", "text", "graphs", "truncation", "long-range"]
+    laptop, paper = ["images", "text", "graphs", "truncation", "long-range"], ["imagenet", "imagenet-small", "c4"]
+    assert {*laptop, *paper, "peptides-func", "coco-sp"} < {*all_studies()}
     with pytest.raises(ValueError, match="did you mean 'images'"):
         find_study("image")
+    with pytest.raises(ValueError, match="did you mean 'topology'"):
+        find_studies("topolgy")
+    with pytest.raises(ValueError, match="images is a study of one scale"):
+        find_studies("images", "paper")
+
+
+def test_what_the_paper_has_is_printed_beside_ours():
+    results = results_of([0.9, 0.91], [0.8, 0.81])
+    text = markdown(report(study(), results, "x"))
+    assert "| Chimera | 90.50 ± 0.71 | 90.50 ± 0.71 | 77.80 | +12.70 |  | 10 |" in text
+    assert "| ViT | 80.50 ± 0.71 | 80.50 ± 0.71 | 75.00 | +5.50 | +10.00 (+2.80) | 10 |" in text
+    assert "| ResNet (paper only) |  |  | 76.00 |  | (+1.80) |  |  |  |" in text
+    assert "the paper has Chimera, ViT; here Chimera, ViT: 1 of 1 pairs in the paper's order" in text
+    text = markdown(report(study(), results_of([0.8, 0.81], [0.9, 0.91]), "x"))
+    assert "the paper has Chimera, ViT; here ViT, Chimera: 0 of 1 pairs" in text
+
+
+def test_with_one_seed_no_order_is_claimed():
+    assert "cannot be decided with one seed" in markdown(report(study(), results_of([0.9], [0.8]), "x"))
+
+
+def test_the_average_over_tasks_is_that_of_the_paper_over_the_same_tasks():
+    def task(figure):
+        return study(sections=(Section("Task", (Row("Chimera", {"from_": "Chimera"}, {"top1": figure}),)),))
+
+    whole = study(then={"one": task(0.5), "two": task(0.7)})
+    found = results_of([0.8, 0.9], [0.1, 0.1])
+    text = markdown(report(whole, found, "x", {"one": found, "two": found}))
+    assert "## Average of 2 tasks" in text
+    assert "| Chimera | 85.00 ± 7.07 | 60.00 |" in text
+
+
+def test_a_part_keeps_names_sizes_and_what_can_still_come_then():
+    later = study(sections=(Section("After", (Row("ViT", {"from_": "ViT"}),)),))
+    whole = study(then={"later": later})
+    assert [row.name for row in whole.part("Again").rows] == ["Chimera"]
+    assert whole.part("Again").then == {}
+    assert [*whole.part("Mixers").then] == ["later"]
+    assert whole.part("Mixers").recipes() == whole.recipes()
+
+
+def test_a_later_study_with_more_seeds_starts_from_the_same_runs(tmp_path):
+    from chimera_ssm.studies.conduct import _of_seed
+
+    recipe = replace(find_recipe("text/glue-cola"), from_="Chimera dag")
+    starts = [_of_seed(recipe, seed, (tmp_path, study(seeds=2))).from_ for seed in range(3)]
+    assert starts == [str(tmp_path / "chimera-dag" / f"seed-{k}") for k in (0, 1, 0)]
+
+
+@pytest.mark.parametrize("scale", ["laptop", "paper"])
+@pytest.mark.parametrize("table", TABLES)
+def test_every_table_has_a_study_at_both_scales(table, scale):
+    for part in find_studies(table, scale).values():
+        (section,) = part.shown
+        assert len(part.rows) >= 3
+        assert section.rows[0].changes is not None
+        assert all(row.paper for row in section.rows if row.name != "Chimera, two DAGs")
+        for row in part.rows:
+            assert differences(part.recipe, replace(part.recipe, **row.changes)).keys() <= row.changes.keys()
+
+
+#: Millions of parameters, as the paper says.
+SIZES = {
+    "imagenet": {"Chimera 2d": 88, "ViT": 88, "S4-ViT": 88, "Hyena-ViT": 88},
+    "imagenet-small": {"Chimera 2d": 22},
+    "c4": {"Chimera dag": 110, "Chimera ug": 110, "BERT": 110, "FNet": 112, "MLP-Mixer": 112, "M2": 116}
+    | dict.fromkeys(("Chimera, 12 layers", "Chimera, 6 layers", "BERT, 6 layers"), 70),
+    "peptides-func": {"Chimera, exact": 0.499},
+    "coco-sp": {"Chimera, exact": 0.489},
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_models_at_the_paper_s_scale_are_as_large(name):
+    import torch
+
+    from chimera_ssm.planning.stand_ins import task_without_data
+
+    whole = find_study(name)
+    for row, millions in SIZES[name].items():
+        recipe = replace(whole, matched=False).recipes()[row]
+        task = task_without_data(recipe)
+        with torch.device("meta"):
+            model = task.build_model(recipe)
+        assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(millions, rel=0.07)

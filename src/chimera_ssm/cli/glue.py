@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 def run(args: argparse.Namespace) -> None:
     """Fine-tune on each task, or go on with it, and write the table."""
     from chimera_ssm.studies.glue import glue_studies, glue_table
+    from chimera_ssm.training.recipe import Machine
 
     for name in ("seeds", "jobs"):
         if getattr(args, name) < 1:
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
     studies = glue_studies(args.run, args.tasks, args.seeds, args.scale, args.after_mnli, **changes)
     results: dict[str, dict[str, RowResult]] = {}
     for name, study in studies.items():
-        results[name], then = conduct_with_bar(study, folder / name, args.jobs)
+        results[name], then = conduct_with_bar(study, folder / name, args.jobs, Machine(devices=1))
         results |= then
     text = f"# GLUE\n\nMeasured by `{args.command_line}`.\n\n{glue_table(results)}"
-    write_report(text, folder, args.docs)
+    write_report(text, folder / "report.md", args.docs)

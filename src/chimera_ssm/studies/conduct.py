@@ -50,22 +50,19 @@ class RowResult:
 
 
 def conduct(
-    study: Study, folder: Path, jobs: int, say: Say, advance: Say, before: Path | None = None
+    study: Study, folder: Path, workers: Workers, before: tuple[Path, Study] | None = None
 ) -> dict[str, RowResult]:
     """Train and evaluate all rows; what is finished in ``folder`` is not done again. What comes `then` is left out.
 
     Args:
         study: what to compare.
         folder: of its runs.
-        jobs: runs at a time, each with its share of the processor's cores.
-        say: hears of every finished run.
-        advance: hears of every finished step of the study.
-        before: folder of the study whose runs the rows start from.
+        workers: who train.
+        before: the study whose runs the rows start from, with its folder.
     """
-    recipes = study.recipes(matched=before is None)
+    recipes = study.recipes()
     _check_folder(study, recipes, folder)
     recipes = {(n, s): _of_seed(r, s, before) for n, r in recipes.items() for s in range(study.seeds)}
-    workers = _Workers(jobs, say, advance)
     sweeps = _sweep(study, {row.name: recipes[row.name, 0] for row in study.rows}, folder, workers)
     runs = {
         run_folder(folder, n, f"seed-{s}"): (study, replace(r, lr=_best(study, sweeps[n]) or r.lr))
@@ -93,21 +90,23 @@ def conduct(
 
 def count_steps(study: Study) -> int:
     """Steps of a study and of what comes then: runs and further evaluations."""
-    further = sum(len(s.rows) * len(s.evaluations) * study.seeds for s in study.sections)
+    trained = [(sum(row.changes is not None for row in section.rows), section) for section in study.shown]
+    further = sum(rows * len(section.evaluations) * study.seeds for rows, section in trained)
     own = len(study.rows) * (len(study.learning_rates) + study.seeds) + further
     return own + sum(map(count_steps, study.then.values()))
 
 
-def _of_seed(recipe: Recipe, seed: int, before: Path | None) -> Recipe:
-    """A recipe with a seed, from that seed's run of the row of ``before`` that it names."""
+def _of_seed(recipe: Recipe, seed: int, before: tuple[Path, Study] | None) -> Recipe:
+    """A recipe with a seed, from that seed's run of the row of ``before`` that it names, or the first ones' again."""
     if before is None:
         return replace(recipe, seed=seed)
     row: str = getattr(recipe, "from_")  # noqa: B009  (recipes that start from nothing do not have it)
-    return replace(recipe, seed=seed, **{"from_": str(run_folder(before, row, f"seed-{seed}"))})
+    folder, study = before
+    return replace(recipe, seed=seed, **{"from_": str(run_folder(folder, row, f"seed-{seed % study.seeds}"))})
 
 
 def _sweep(
-    study: Study, recipes: Mapping[str, Recipe], folder: Path, workers: _Workers
+    study: Study, recipes: Mapping[str, Recipe], folder: Path, workers: Workers
 ) -> dict[str, dict[float, float]]:
     """Of each row the figure on validation data by learning rate."""
     runs = {
@@ -131,22 +130,25 @@ def _best(study: Study, sweep: Mapping[float, float]) -> float | None:
 
 
 def _by_metric(study: Study, seeds: list[Mapping[str, float]]) -> dict[str, list[float]]:
-    return {name: [study.figure(metrics, name) for metrics in seeds] for name in study.metrics}
+    return {name: [metrics[name] for metrics in seeds] for name in study.metrics}
 
 
 def _check_folder(study: Study, recipes: Mapping[str, Recipe], folder: Path) -> None:
     """A folder belongs to one study with one budget: runs of different ones are not compared."""
     from chimera_ssm.training.settings import as_dict
 
-    wanted = {"study": study.doc, "recipes": {name: as_dict(recipe) for name, recipe in recipes.items()}}
+    rows = json.loads(json.dumps({name: as_dict(recipe) for name, recipe in recipes.items()}, default=str))
     path = folder / "study.json"
-    text = json.dumps(wanted, indent=2, default=str) + "\n"
-    if path.exists() and json.loads(path.read_text(encoding="utf-8")) != json.loads(text):
+    there: dict[str, Any] = {"study": study.doc, "recipes": {}}
+    if path.exists():
+        there = json.loads(path.read_text(encoding="utf-8"))
+    if there["study"] != study.doc or any(there["recipes"].get(name, row) != row for name, row in rows.items()):
         raise ValueError(f"{folder} holds a study with other settings; choose another folder with --out")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OSError(f"cannot make {folder}: {error.strerror}; choose another folder with --out") from error
+    text = json.dumps({"study": study.doc, "recipes": there["recipes"] | rows}, indent=2) + "\n"
     write_durably(path, lambda file: file.write(text.encode()))
 
 
@@ -155,13 +157,14 @@ def run_folder(folder: Path, row: str, run: str) -> Path:
     return folder / re.sub(r"[^\w.-]+", "-", row).strip("-").lower() / run
 
 
-def _evaluate_further(study: Study, folder: Path, results: dict[str, RowResult], workers: _Workers) -> None:
+def _evaluate_further(study: Study, folder: Path, results: dict[str, RowResult], workers: Workers) -> None:
     """Evaluations of trained models with other settings, kept beside their runs."""
     wanted = {
-        (study.same(row).name, title): changes
-        for section in study.sections
+        (same.name, title): changes
+        for section in study.shown
         for title, changes in section.evaluations.items()
         for row in section.rows
+        if (same := study.same(row)) is not None
     }
     calls = {
         (name, title, s): (run_folder(folder, name, f"seed-{s}"), title, changes)
@@ -173,11 +176,18 @@ def _evaluate_further(study: Study, folder: Path, results: dict[str, RowResult],
         results[name].figures[title] = _by_metric(study, [metrics[name, title, s] for s in range(study.seeds)])
 
 
-class _Workers:
-    """Processes that train, a few at a time, on their share of the cores."""
+class Workers:
+    """Processes that train, a few at a time.
 
-    def __init__(self, jobs: int, say: Say, advance: Say):
-        self.jobs, self.say, self.advance = jobs, say, advance
+    Args:
+        jobs: runs at a time, each with its share of the processor's cores.
+        say: hears of every finished run.
+        advance: hears of every finished step of a study.
+        machine: how each run is computed.
+    """
+
+    def __init__(self, jobs: int, say: Say, advance: Say, machine: Machine):
+        self.jobs, self.say, self.advance, self.machine = jobs, say, advance, machine
         self.stop, self.lock, self.running = Event(), Lock(), set()
         self.threads = str(max(1, (os.cpu_count() or 1) // jobs))
 
@@ -206,7 +216,7 @@ class _Workers:
     def _train(self, folder: Path, study: Study, recipe: Recipe) -> dict[str, Any]:
         run = open_run(folder) if (folder / "config.yaml").exists() else None
         if run is None:
-            run = Run(folder, study.recipe_name, recipe, Machine(devices=1))
+            run = Run(folder, study.recipe_name, recipe, self.machine)
             run.create()
         if run.result is None:
             self._call("train", "--resume", str(folder), log=folder / "log.txt")

@@ -39,7 +39,7 @@ def learning_curves(study: Study, results: Mapping[str, RowResult], folder: Path
     for number, row in enumerate(results):
         for seed in range(study.seeds):
             laps = read_table(run_folder(folder, row, f"seed-{seed}") / "metrics.csv")
-            (column,) = (name for name in laps[0] if name.endswith(f"_{study.column()}"))
+            (column,) = (name for name in laps[0] if name.endswith(f"_{study.metric}"))
             epochs, values = ([float(lap[name]) for lap in laps] for name in ("epoch", column))
             axes.plot(epochs, values, color=f"C{number}", marker=".", label="_" if seed else row)
     axes.set(xlabel="epoch", ylabel=study.metric)

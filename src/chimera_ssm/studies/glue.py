@@ -58,6 +58,7 @@ def _study(name: str, seeds: int, scale: Scale | None, changes: Mapping[str, Any
         also=tuple(also),
         learning_rates=(),
         seeds=seeds,
+        matched=changes["from_"] != _ROW,  # no run of that name to count: it is yet to be made
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise, product
 from typing import Any, Literal
 
@@ -16,13 +16,18 @@ class Row:
 
     Attributes:
         name: in the table.
-        changes: settings of the recipe that make it.
-        paper: the paper's figure, if it has one.
+        changes: settings of the recipe that make it; ``None`` for what is not trained here and known from the paper.
+        paper: the paper's figures by metric, in units of one.
     """
 
     name: str
-    changes: Mapping[str, Any] = field(default_factory=dict)
-    paper: str = ""
+    changes: Mapping[str, Any] | None = field(default_factory=dict)
+    paper: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def key(self) -> frozenset[Any] | None:
+        """The same for rows that are trained alike."""
+        return None if self.changes is None else frozenset(self.changes.items())
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ class Section:
 
     Attributes:
         title: above it.
-        rows: the first is the one that others are compared with.
+        rows: the first, which is trained, is the one that others are compared with.
         expected: names of rows, the best first, in the paper's order; several at once where it says nothing of theirs.
         evaluations: further evaluations of the trained models, settings by column.
         note: what a reader should know of the rows.
@@ -58,8 +63,8 @@ class Study:
         recipe_name: of the recipe that rows change.
         recipe: with the budget of the study.
         sections: tables; a row with the same changes in two of them is trained once.
-        metric: on test data, of the weights averaged while training where the recipe averages them. By this one rates
-            are chosen and rows compared.
+        metric: on test data; those of weights averaged while training end in ``_ema``. By this one rates are chosen and
+            rows compared.
         learning_rates: the same sweep for each row, on validation data, with the first seed.
         validation: part of the training data for it.
         sweep: settings changed for it, such as a smaller budget.
@@ -71,6 +76,8 @@ class Study:
         then: further studies, by name of their folder, that start from this one's runs: in their rows ``from_`` is a
             row of this study, and each seed starts from the run of the same seed.
         figures: pictures by name, made by functions of `chimera_ssm.studies.figures`.
+        matched: whether widths are changed so that all rows have the parameters of the first, within 3 %.
+        only: titles of the sections to conduct; all if there are none.
     """
 
     doc: str
@@ -88,43 +95,69 @@ class Study:
     majority: bool = False
     then: Mapping[str, Study] = field(default_factory=dict)
     figures: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    matched: bool = True
+    only: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> tuple[Section, ...]:
+        """The sections to conduct."""
+        return tuple(section for section in self.sections if not self.only or section.title in self.only)
 
     @property
     def rows(self) -> list[Row]:
-        """Distinct rows, in order."""
+        """Distinct rows to train, in order, under the same names whichever sections are conducted."""
+        wanted = {row.key for section in self.shown for row in section.rows}
+        return [row for row in self._all_rows() if row.key in wanted]
+
+    def _all_rows(self) -> list[Row]:
         rows: dict[Any, Row] = {}
         for section in self.sections:
             for row in section.rows:
-                rows.setdefault(frozenset(row.changes.items()), row)
-        return list(rows.values())
+                rows.setdefault(row.key, row)
+        return [row for row in rows.values() if row.changes is not None]
 
-    def same(self, row: Row) -> Row:
-        """The row that is trained for this one."""
-        return next(r for r in self.rows if dict(r.changes) == dict(row.changes))
+    def same(self, row: Row) -> Row | None:
+        """The row that is trained for this one, if any is."""
+        return next((r for r in self._all_rows() if r.key == row.key), None)
 
-    def recipes(self, matched: bool = True) -> dict[str, Recipe]:
-        """The recipe of each distinct row, by name; ``matched``, with the parameters of the first."""
-        recipes = {row.name: replace(self.recipe, **row.changes) for row in self.rows}
-        if not matched:
+    def recipes(self) -> dict[str, Recipe]:
+        """The recipe of each distinct row, by name."""
+        first, *_ = self._all_rows()
+        target = self._recipe(first).parameters() if self.matched else 0
+        recipes = {row.name: self._recipe(row) for row in self.rows}
+        if not self.matched:
             return recipes
-        (first, recipe), *others = recipes.items()
-        target = recipe.parameters()
-        return {first: recipe} | {name: other.with_parameters(target) for name, other in others}
+        return {name: r if name == first.name else r.with_parameters(target) for name, r in recipes.items()}
+
+    def _recipe(self, row: Row) -> Recipe:
+        return replace(self.recipe, **(row.changes or {}))
+
+    def part(self, *titles: str) -> Study:
+        """Some sections of the same study, and what comes then if it needs no row of the others."""
+        part = replace(self, only=titles)
+        names = {row.name for row in part.rows}
+        then = {
+            name: study
+            for name, study in self.then.items()
+            if all((row.changes or {})["from_"] in names for row in study.rows)
+        }
+        return replace(part, then=then)
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """All that is reported, the one that counts first."""
         return (self.metric, *self.also)
 
-    def column(self, name: str | None = None) -> str:
-        """What a metric, `metric` unless another is named, is called in a result."""
-        return f"{name or self.metric}{'_ema' if self.recipe.ema else ''}"
-
-    def figure(self, metrics: Mapping[str, float], name: str | None = None) -> float:
-        """One of the metrics of a result."""
-        return metrics[self.column(name)]
+    def figure(self, metrics: Mapping[str, float]) -> float:
+        """The one that counts, of the metrics of a result."""
+        return metrics[self.metric]
 
     def on(self, data: str) -> Study:
         """The same study on the data of another folder."""
         then = {name: study.on(data) for name, study in self.then.items()}
         return replace(self, recipe=replace(self.recipe, data=data), then=then)
+
+
+def differences(recipe: Recipe, other: Recipe) -> dict[str, Any]:
+    """The changes that make ``other`` of ``recipe``."""
+    return {f.name: getattr(other, f.name) for f in fields(other) if getattr(other, f.name) != getattr(recipe, f.name)}

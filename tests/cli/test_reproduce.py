@@ -1,0 +1,83 @@
+"""`chimera reproduce` as typed: a small study from training to its page, and the cost."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from chimera_ssm import cli, studies
+from chimera_ssm.cli.reproduce import cost
+from chimera_ssm.planning.stand_ins import task_without_data
+from tests import browser
+from tests.studies.test_studies import RECIPE, study
+
+
+def test_the_list(capsys):
+    assert cli.main(["reproduce"]) == 0
+    printed = capsys.readouterr().out
+    for name in ("glue", "imagenet", "topology", "lrgb", "truncation", "sharing", "layers", "cost", "long-range"):
+        assert f"  {name}:" in printed
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["topolgy"], "unknown table or study 'topolgy', did you mean 'topology'?"),
+        (["images", "--jobs", "0"], "--jobs must be at least 1, found 0"),
+        (["images", "--scale", "paper"], "images is a study of one scale"),
+        (["cost", "--data", "x"], "leave --data out"),
+    ],
+)
+def test_mistakes(argv, message, capsys, tmp_path):
+    assert cli.main(["reproduce", *argv, "--out", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_study_becomes_a_report_a_page_and_figures(monkeypatch, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(
+        studies, "all_studies", lambda: {"tiny": study(learning_rates=(), recipe=replace(RECIPE, log_every=1))}
+    )
+    argv = ["reproduce", "tiny", "--out", str(tmp_path), "--jobs", "2", "--docs", str(tmp_path / "docs" / "tiny.md")]
+    assert cli.main(argv) == 0, capsys.readouterr().err
+    text = (tmp_path / "tiny.md").read_text(encoding="utf-8")
+    assert (tmp_path / "docs" / "tiny.md").read_text(encoding="utf-8") == text
+    assert text.startswith("# Tiny\n\ntiny\n\nMeasured by `chimera reproduce tiny`")
+    found = json.loads((tmp_path / "tiny.json").read_text(encoding="utf-8"))
+    assert [*found["tiny"]] == ["Chimera", "ViT"]
+    page = (tmp_path / "tiny.html").read_text(encoding="utf-8")
+    assert page.count('class="chart"') == page.count('class="map"') == 1
+    assert "<code>chimera reproduce tiny</code>" in page
+    if browser.PROGRAM is not None:
+        window = browser.Browser(tmp_path / "profile", width=390)
+        try:
+            window.open(tmp_path / "tiny.html")
+            assert window.run("document.documentElement.scrollWidth <= innerWidth")
+            assert window.troubles == []
+        finally:
+            window.close()
+
+
+@pytest.mark.parametrize("scale", ["laptop", "paper"])
+def test_rivals_are_as_large(scale):
+    for what, recipes in cost.pairs(scale).items():
+        sizes = []
+        for recipe in recipes:
+            task = task_without_data(recipe)
+            task.train_samples()
+            with torch.device("meta"):
+                model = task.build_model(recipe)
+            sizes.append(sum(p.numel() for p in model.parameters()))
+        assert sizes[1] == pytest.approx(sizes[0], rel=0.033), what
+
+
+def test_cost(monkeypatch, tmp_path, capsys):
+    ours, theirs = cost.pairs("laptop")["images, ViT"]
+    small = {"num_hidden_layers": 1, "hidden_size": 16, "num_heads": 2}
+    monkeypatch.setattr(cost, "pairs", lambda scale: {"images": (replace(ours, **small), replace(theirs, **small))})
+    monkeypatch.setattr(cost, "_SECONDS", {"laptop": 0.1})
+    assert cli.main(["reproduce", "cost", "--out", str(tmp_path)]) == 0
+    ratio = json.loads((tmp_path / "cost.json").read_text())["images"]["ratio"]
+    assert f"| {ratio:.2f} | 1.5 | {ratio - 1.5:+.2f} |" in (tmp_path / "cost.md").read_text(encoding="utf-8")
+    assert "<td>1.5</td>" in (tmp_path / "cost.html").read_text(encoding="utf-8")
