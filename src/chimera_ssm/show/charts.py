@@ -32,13 +32,14 @@ def curves(title: str, series: Mapping[str, tuple[Sequence[float], Sequence[floa
         parts.append(f'<line class="axis" x1="{_LEFT}" x2="{_WIDE - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
     parts.append(f'<text x="{_WIDE - _RIGHT}" y="{_HIGH - 18}" text-anchor="end">{max(xs):,.0f} {escape(x)}</text>')
-    for k, (name, (px, py)) in enumerate(series.items()):
-        kind = ("ours", "theirs")[k]
+    left = _LEFT
+    for kind, (name, (px, py)) in zip(("ours", "theirs"), series.items(), strict=False):
         points = " ".join("{:.1f},{:.1f}".format(*at(*point)) for point in zip(px, py, strict=True))
         parts.append(f'<polyline class="{kind}-line" points="{points}"/>')
-        sample = f"{_LEFT + 96 * k},{_HIGH - 8} {_LEFT + 22 + 96 * k},{_HIGH - 8}"
+        sample = f"{left},{_HIGH - 8} {left + 22},{_HIGH - 8}"
         parts.append(f'<polyline class="{kind}-line" points="{sample}"/>')
-        parts.append(f'<text class="{kind}-name" x="{_LEFT + 28 + 96 * k}" y="{_HIGH - 4}">{escape(name)}</text>')
+        parts.append(f'<text class="{kind}-name" x="{left + 28}" y="{_HIGH - 4}">{escape(name)}</text>')
+        left += 42 + 6 * len(name)  # about as wide as the letters are
     words = "; ".join(f"{name}: {py[0]:.3g} to {py[-1]:.3g}" for name, (_, py) in series.items())
     return (
         f'<svg class="chart" role="img" viewBox="0 0 {_WIDE} {_HIGH}" aria-label="{escape(f"{title}. {words}")}">'

@@ -103,7 +103,7 @@ STUDIES = {
         recipe=_PEPTIDES,
         metric="ap",
         learning_rates=(1e-3, 3e-3),
-        sweep={"epochs": 3, "eval_every": 100_000},
+        sweep={"epochs": 2, "eval_every": 100_000},
         seeds=2,
         sections=(
             Section(

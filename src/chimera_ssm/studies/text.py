@@ -99,7 +99,7 @@ def _small_glue(name: str, train_limit: int) -> Study:
         name,
         replace(recipe, epochs=3, warmup_epochs=0.2, train_limit=train_limit),
         doc=f"Fine-tuned on {TASKS[name].folder}, on {train_limit:,} texts, from the models above.",
-        learning_rates=(3e-4, 1e-3),
+        learning_rates=(),
     )
 
 
