@@ -214,3 +214,28 @@ def test_nothing_as_large_as_all_states_is_kept():
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
         chimera.mix(line, weight, C, B, V)
     assert 0 < sum(kept) < 4096 * 32 * 32 / 4
+
+
+@pytest.mark.parametrize("columns", [1, 17, 48])
+def test_a_series_has_the_terms_of_each_part(columns):
+    parts = [zoo.random_graph(7, 16), chimera.Graph(1, np.empty((2, 0), int)), zoo.random_graph(12, 30)]
+    graph, powers = chimera.batch(parts), (4, 0, 9)
+    generator = torch.Generator().manual_seed(0)
+    weight = (0.3 * torch.rand(3, graph.num_edges, dtype=torch.float64, generator=generator)).requires_grad_()
+    rhs = torch.randn(3, graph.num_nodes, columns, dtype=torch.float64, generator=generator).requires_grad_()
+    terms, found = [], compiled.series(graph, weight, rhs, powers)
+    for w, b, part, power in zip(
+        weight.split([p.num_edges for p in parts], 1), rhs.split([7, 1, 12], 1), parts, powers, strict=True
+    ):
+        source, target = part.edge_index
+        A = torch.zeros(3, part.num_nodes, part.num_nodes, dtype=torch.float64)
+        A = A.index_put((torch.arange(3)[:, None], target[None], source[None]), w)
+        terms.append(sum((torch.linalg.matrix_power(A, k) @ b for k in range(1, power + 1)), b))
+    truth, gradient = torch.cat(terms, 1), torch.randn_like(rhs)
+    torch.testing.assert_close(found, truth, rtol=0, atol=1e-12)
+    for ours, theirs in zip(
+        torch.autograd.grad(found, (weight, rhs), gradient),
+        torch.autograd.grad(truth, (weight, rhs), gradient),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-11)

@@ -15,8 +15,8 @@ from chimera_ssm.solvers.base import Resolvent, Solver, edge_products
 from chimera_ssm.solvers.blocks import dense_blocks, join, split
 from chimera_ssm.topology import Topology
 
-#: How many multiplications of a matrix product cost as much as one of a sparse product.
-_DENSE_ADVANTAGE = 16
+#: How many multiplications of a matrix product cost as much as one of a sparse product: of the kernel, of PyTorch.
+_DENSE_ADVANTAGE, _DENSE_ADVANTAGE_PLAIN = 4, 16
 
 
 @dataclass(frozen=True)
@@ -60,19 +60,26 @@ class TruncatedResolvent(Resolvent):
         self.powers = powers
 
     def solve(self, rhs: Tensor) -> Tensor:
-        if not self._dense_is_cheaper(rhs.shape[-1]):
-            return _Truncated.apply(self.weight, rhs, self.topology, self.powers)
-        parts = self.topology.parts  # one by one: padded to the largest, molecules would take ten times as long
+        kernel = compiled.usable(self.weight, rhs) and compiled.fits(self.topology, self.powers, rhs.element_size())
+        if self._dense_is_cheaper(rhs.shape[-1], _DENSE_ADVANTAGE if kernel else _DENSE_ADVANTAGE_PLAIN):
+            return self._solve_dense(rhs)
+        if kernel:
+            return compiled.series(self.topology, self.weight, rhs, self.powers)
+        return _Truncated.apply(self.weight, rhs, self.topology, self.powers)
+
+    def _dense_is_cheaper(self, columns: int, advantage: int) -> bool:
+        parts = list(zip(self.topology.parts, self.powers, strict=True))
+        dense = sum(2 * n.bit_length() * part.num_nodes**3 for part, n in parts)
+        return dense < advantage * columns * sum(n * part.num_edges for part, n in parts)
+
+    def _solve_dense(self, rhs: Tensor) -> Tensor:
+        """Part by part: padded to the largest, molecules would take ten times as long."""
+        parts = self.topology.parts
         weights = self.weight.split([part.num_edges for part in parts], dim=-1)
         pieces = rhs.split([part.num_nodes for part in parts], dim=-2)
         return torch.cat(
             [_solve_dense(*piece) for piece in zip(parts, weights, pieces, self.powers, strict=True)], dim=-2
         )
-
-    def _dense_is_cheaper(self, columns: int) -> bool:
-        parts = list(zip(self.topology.parts, self.powers, strict=True))
-        dense = sum(2 * n.bit_length() * part.num_nodes**3 for part, n in parts) / _DENSE_ADVANTAGE
-        return dense < max(self.powers) * self.topology.num_edges * columns
 
 
 def _solve_dense(part: Topology, weight: Tensor, rhs: Tensor, power: int) -> Tensor:

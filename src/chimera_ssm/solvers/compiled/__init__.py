@@ -7,17 +7,20 @@ from chimera_ssm.solvers.compiled.columns import CompiledSweep, spread
 from chimera_ssm.solvers.compiled.common import plain_pytorch, usable
 from chimera_ssm.solvers.compiled.lu import CompiledLDU, lu_mix_mask
 from chimera_ssm.solvers.compiled.masks import mix_by_masks
+from chimera_ssm.solvers.compiled.series import fits, series
 from chimera_ssm.solvers.compiled.states import mix_by_states
 from chimera_ssm.solvers.compiled.undirected_line import path_factors
 
 __all__ = [
     "CompiledLDU",
     "CompiledSweep",
+    "fits",
     "lu_mix_mask",
     "mix_by_masks",
     "mix_by_states",
     "path_factors",
     "plain_pytorch",
+    "series",
     "spread",
     "usable",
 ]

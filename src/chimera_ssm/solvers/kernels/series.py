@@ -1,0 +1,143 @@
+"""The truncated series ``x = Σ_{k≤n} Aᵏ b`` and its adjoint, n for each part: all terms of a few columns at a time.
+
+Arrays: ``w [H, E]``, ``b, x, g, db [H, T, K]`` with K a multiple of 16. Parts are nodes ``part[p]`` to ``part[p + 1]``;
+the edges into node t are ``begin[t]`` to ``begin[t + 1]`` of ``edge`` and ``source``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from chimera_ssm.solvers.kernels.jit import inlined, kernel
+from chimera_ssm.solvers.kernels.simd import at, load, put, splat, store, total
+from chimera_ssm.topology import Topology
+
+#: Columns that are worked on at once: two vectors, so that one is added to while the other waits.
+LANES = 16
+
+
+class SeriesPlan(NamedTuple):
+    """Edges by the node they enter, and where parts begin."""
+
+    part: np.ndarray
+    begin: np.ndarray
+    edge: np.ndarray
+    source: np.ndarray
+
+
+def series_plan(topology: Topology) -> SeriesPlan:
+    """The plan of a topology, made once."""
+    return topology.once("series plan", lambda: _make(topology))
+
+
+def _make(topology: Topology) -> SeriesPlan:
+    source, target = topology.edge_index.cpu().numpy()
+    edge = np.argsort(target, kind="stable")
+    begin = np.zeros(topology.num_nodes + 1, dtype=np.int64)
+    np.cumsum(np.bincount(target, minlength=topology.num_nodes), out=begin[1:])
+    part = np.cumsum([0, *(part.num_nodes for part in topology.parts)])
+    return SeriesPlan(*(x.astype(np.int32) for x in (part, begin, edge, source[edge])))
+
+
+@kernel
+def forward(first, last, plan, power, w, b, x):
+    """Tasks are heads times parts times blocks of columns."""
+    (_, nodes, K), parts = x.shape, plan.part.size - 1
+    blocks = K // LANES
+    terms = np.empty((2, np.diff(plan.part).max() * LANES), x.dtype)
+    for task in range(first, last):
+        head, p, c = task // (parts * blocks), task // blocks % parts, task % blocks * LANES
+        start, stop = plan.part[p], plan.part[p + 1]
+        here = (head * nodes + start) * K + c
+        old, new = 0, terms.shape[1]
+        gather(b, here, K, terms, old, stop - start)
+        for _ in range(power[p]):
+            step(plan, start, stop, w, head * w.shape[1], b, here, K, terms, old, new)
+            old, new = new, old
+        for t in range(stop - start):
+            write(x, here + t * K, read(terms, old + t * LANES))
+
+
+@kernel
+def backward(first, last, slots, plan, power, w, b, g, dw, db):
+    """Tasks are heads times parts times slots: ranges of columns, whose gradients ``dw [slots, H, E]`` are apart."""
+    (heads, nodes, K), parts, edges = b.shape, plan.part.size - 1, w.shape[1]
+    blocks, largest = K // LANES, np.diff(plan.part).max() * LANES
+    terms, adjoint = np.empty((max(1, power.max()), largest), b.dtype), np.empty((2, largest), b.dtype)
+    for task in range(first, last):
+        head, p, slot = task // (parts * slots), task // slots % parts, task % slots
+        start, stop = plan.part[p], plan.part[p + 1]
+        lowest = plan.begin[start]
+        products = np.zeros((plan.begin[stop] - lowest, LANES), b.dtype)
+        for block in range(blocks * slot // slots, blocks * (slot + 1) // slots):
+            here = (head * nodes + start) * K + block * LANES
+            gather(b, here, K, terms, 0, stop - start)
+            for k in range(1, power[p]):
+                step(plan, start, stop, w, head * edges, b, here, K, terms, (k - 1) * largest, k * largest)
+            gather(g, here, K, adjoint, 0, stop - start)
+            for t in range(stop - start):
+                write(db, here + t * K, read(g, here + t * K))
+            old, new = 0, largest
+            for k in range(power[p] - 1, -1, -1):
+                step_back(plan, start, stop, w, head * edges, terms, k * largest, adjoint, old, new, products)
+                for t in range(stop - start):
+                    o, row = here + t * K, read(adjoint, new + t * LANES)
+                    store(db, o, load(db, o) + row[0])
+                    store(db, o + 8, load(db, o + 8) + row[1])
+                old, new = new, old
+        for e in range(lowest, plan.begin[stop]):
+            row = read(products, (e - lowest) * LANES)
+            put(dw, (slot * heads + head) * edges + at(plan.edge, e), total(row[0] + row[1]))
+
+
+@inlined
+def gather(x, o, K, block, to, count):
+    """Copy a block of columns of so many rows."""
+    for t in range(count):
+        write(block, to + t * LANES, read(x, o + t * K))
+
+
+@inlined
+def read(x, o):
+    """A row of a block."""
+    return load(x, o), load(x, o + 8)
+
+
+@inlined
+def write(x, o, row):
+    """Store a row of a block."""
+    store(x, o, row[0])
+    store(x, o + 8, row[1])
+
+
+@inlined
+def plus(row, w, other):
+    """``row + w · other``, column by column."""
+    return row[0] + w[0] * other[0], row[1] + w[1] * other[1]
+
+
+@inlined
+def step(plan, start, stop, w, wo, b, here, K, terms, old, new):
+    """``new = b + A old`` for the rows of a part."""
+    for t in range(start, stop):
+        x = read(b, here + (t - start) * K)
+        for e in range(at(plan.begin, t), at(plan.begin, t + 1)):
+            a = splat(at(w, wo + at(plan.edge, e)))
+            x = plus(x, (a, a), read(terms, old + (at(plan.source, e) - start) * LANES))
+        write(terms, new + (t - start) * LANES, x)
+
+
+@inlined
+def step_back(plan, start, stop, w, wo, terms, before, adjoint, old, new, products):
+    """``new = Aᵀ old``, and ``products[e] += old[target] · term[source]``, column by column."""
+    lowest, zero = plan.begin[start], splat(w.dtype.type(0))
+    for t in range(stop - start):
+        write(adjoint, new + t * LANES, (zero, zero))
+    for t in range(start, stop):
+        x = read(adjoint, old + (t - start) * LANES)
+        for e in range(at(plan.begin, t), at(plan.begin, t + 1)):
+            s, q, a = (at(plan.source, e) - start) * LANES, (e - lowest) * LANES, splat(at(w, wo + at(plan.edge, e)))
+            write(adjoint, new + s, plus(read(adjoint, new + s), (a, a), x))
+            write(products, q, plus(read(products, q), x, read(terms, before + s)))
