@@ -46,12 +46,12 @@ def forward(first, last, plan, power, w, b, x):
     """Tasks are heads times parts times blocks of columns."""
     (_, nodes, K), parts = x.shape, plan.part.size - 1
     blocks = K // LANES
-    terms = np.empty((2, np.diff(plan.part).max() * LANES), x.dtype)
+    terms = np.empty(2 * np.diff(plan.part).max() * LANES, x.dtype)
     for task in range(first, last):
         head, p, c = task // (parts * blocks), task // blocks % parts, task % blocks * LANES
         start, stop = plan.part[p], plan.part[p + 1]
         here = (head * nodes + start) * K + c
-        old, new = 0, terms.shape[1]
+        old, new = 0, (stop - start) * LANES
         gather(b, here, K, terms, old, stop - start)
         for _ in range(power[p]):
             step(plan, start, stop, w, head * w.shape[1], b, here, K, terms, old, new)
@@ -65,23 +65,23 @@ def backward(first, last, slots, plan, power, w, b, g, dw, db):
     """Tasks are heads times parts times slots: ranges of columns, whose gradients ``dw [slots, H, E]`` are apart."""
     (heads, nodes, K), parts, edges = b.shape, plan.part.size - 1, w.shape[1]
     blocks, largest = K // LANES, np.diff(plan.part).max() * LANES
-    terms, adjoint = np.empty((max(1, power.max()), largest), b.dtype), np.empty((2, largest), b.dtype)
+    terms, adjoint = np.empty(max(1, power.max()) * largest, b.dtype), np.empty(2 * largest, b.dtype)
     for task in range(first, last):
         head, p, slot = task // (parts * slots), task // slots % parts, task % slots
         start, stop = plan.part[p], plan.part[p + 1]
-        lowest = plan.begin[start]
+        lowest, size = plan.begin[start], (stop - start) * LANES
         products = np.zeros((plan.begin[stop] - lowest, LANES), b.dtype)
         for block in range(blocks * slot // slots, blocks * (slot + 1) // slots):
             here = (head * nodes + start) * K + block * LANES
             gather(b, here, K, terms, 0, stop - start)
             for k in range(1, power[p]):
-                step(plan, start, stop, w, head * edges, b, here, K, terms, (k - 1) * largest, k * largest)
+                step(plan, start, stop, w, head * edges, b, here, K, terms, (k - 1) * size, k * size)
             gather(g, here, K, adjoint, 0, stop - start)
             for t in range(stop - start):
                 write(db, here + t * K, read(g, here + t * K))
-            old, new = 0, largest
+            old, new = 0, size
             for k in range(power[p] - 1, -1, -1):
-                step_back(plan, start, stop, w, head * edges, terms, k * largest, adjoint, old, new, products)
+                step_back(plan, start, stop, w, head * edges, terms, k * size, adjoint, old, new, products)
                 for t in range(stop - start):
                     o, row = here + t * K, read(adjoint, new + t * LANES)
                     store(db, o, load(db, o) + row[0])
