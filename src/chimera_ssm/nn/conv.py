@@ -109,8 +109,10 @@ class _ActivatedWindow(torch.autograd.Function):
 
         ctx.save_for_backward(x, weight, bias, table)
         y, (memory, strides) = empty(*x.shape, like=x), flatten(x.detach())
-        pool.run(conv.forward, x.shape[0] * -(-x.shape[2] // conv.CHANNELS), *arrays_of(table, memory), *strides,
-                 *arrays_of(weight, bias, y), work=y.numel() * len(table))  # fmt: skip
+        work = y.numel() * len(table)
+        blocks, size = _blocks(x.shape[2], work)
+        pool.run(conv.forward, x.shape[0] * blocks, size, *arrays_of(table, memory), *strides,
+                 *arrays_of(weight, bias, y), work=work)  # fmt: skip
         return y
 
     @staticmethod
@@ -122,9 +124,22 @@ class _ActivatedWindow(torch.autograd.Function):
         x, weight, bias, table = ctx.saved_tensors
         dx, dweight, dbias = (zeros(*t.shape, like=t) for t in (x, weight, bias))
         memory, strides = flatten(x)
-        pool.run(conv.backward, -(-x.shape[2] // conv.CHANNELS), *arrays_of(table, memory), *strides,
-                 *arrays_of(weight, bias, grads[0], dx, dweight, dbias), work=3 * dx.numel() * len(table))  # fmt: skip
+        work = 3 * dx.numel() * len(table)
+        blocks, size = _blocks(x.shape[2], work)
+        pool.run(conv.backward, blocks, size, *arrays_of(table, memory), *strides,
+                 *arrays_of(weight, bias, grads[0], dx, dweight, dbias), work=work)  # fmt: skip
         return dx, dweight, dbias, None
+
+
+def _blocks(channels: int, work: int) -> tuple[int, int]:
+    """How many blocks of channels, equally many for each thread, and their size; no result depends on it."""
+    from chimera_ssm.nn.kernels.conv import CHANNELS
+    from chimera_ssm.solvers.kernels.pool import threads_for
+
+    threads = threads_for(work)
+    least = threads * -(-channels // (CHANNELS * threads))
+    size = -(-channels // (16 * least)) * 16
+    return -(-channels // size), size
 
 
 def window_table(topology: Topology, width: int, num_axes: int, causal: bool, device: torch.device) -> Tensor:

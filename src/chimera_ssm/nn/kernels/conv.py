@@ -3,8 +3,8 @@
     y_t = silu(a_t)        a_t = bias + Σ_o weight_o ⊙ x_{table[o, t]}
 
 Arrays: ``table [taps, T]``, T where there is no node, ``weight [taps, D]``, ``bias [D]``, ``y, g, dx [Z, T, D]``; x is
-read from memory with strides of its own for Z and T. D is a multiple of 16. Channels are worked on in blocks, so that
-the nodes of a window stay in the first cache.
+read from memory with strides of its own for Z and T. D is a multiple of 16, and so is ``size``, the number of channels
+in a block.
 """
 
 import numpy as np
@@ -12,7 +12,8 @@ import numpy as np
 from chimera_ssm.solvers.kernels.jit import inlined, kernel
 from chimera_ssm.solvers.kernels.simd import at, load, put, sigmoid, store
 
-CHANNELS = 128
+#: Channels of a block at most: long runs of memory, and yet the nodes of a window stay in a cache.
+CHANNELS = 1024
 
 
 @inlined
@@ -59,24 +60,24 @@ def add(out, o, x):
 
 
 @kernel
-def forward(first, last, table, x, z_stride, t_stride, weight, bias, y):
+def forward(first, last, size, table, x, z_stride, t_stride, weight, bias, y):
     """Set y; a task is an entry of Z and a block of channels."""
     (taps, T), D = table.shape, bias.size
     nodes, rows, places = np.empty(taps, np.int64), np.empty(taps, np.int64), np.empty(taps, np.int64)
-    blocks = -(-D // CHANNELS)
+    blocks = -(-D // size)
     for task in range(first, last):
-        z, start = task // blocks, task % blocks * CHANNELS
+        z, start = task // blocks, task % blocks * size
         for t in range(T):
             count, o = look_around(table, t, D, nodes, places), (z * T + t) * D
             multiples(rows, nodes, count, t_stride, z * z_stride)
-            for c in range(start, min(start + CHANNELS, D), 16):
+            for c in range(start, min(start + size, D), 16):
                 a0, a1 = convolved(c, count, rows, places, x, weight, bias)
                 store(y, o + c, a0 * sigmoid(a0))
                 store(y, o + c + 8, a1 * sigmoid(a1))
 
 
 @kernel
-def backward(first, last, table, x, z_stride, t_stride, weight, bias, g, dx, dweight, dbias):
+def backward(first, last, size, table, x, z_stride, t_stride, weight, bias, g, dx, dweight, dbias):
     """Add to ``dx``, ``dweight`` and ``dbias`` for incoming gradients g; a task is a block of channels."""
     (taps, T), D = table.shape, bias.size
     nodes, rows, places = np.empty(taps, np.int64), np.empty(taps, np.int64), np.empty(taps, np.int64)
@@ -87,7 +88,7 @@ def backward(first, last, table, x, z_stride, t_stride, weight, bias, g, dx, dwe
                 count, o = look_around(table, t, D, nodes, places), (z * T + t) * D
                 multiples(rows, nodes, count, t_stride, z * z_stride)
                 multiples(to, nodes, count, D, z * T * D)
-                for c in range(task * CHANNELS, min((task + 1) * CHANNELS, D), 16):
+                for c in range(task * size, min((task + 1) * size, D), 16):
                     a0, a1 = convolved(c, count, rows, places, x, weight, bias)
                     d0, d1 = through_silu(g, o + c, a0), through_silu(g, o + c + 8, a1)
                     add(dbias, c, d0)
