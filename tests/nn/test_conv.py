@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import chimera_ssm as chimera
+from chimera_ssm.nn.kernels import conv as kernels
 from tests import zoo
 
 D = 5
@@ -57,8 +58,9 @@ def test_window(topology, width, causal):
 
 @WINDOWS
 @pytest.mark.parametrize("channels", [D, 16, 144])
-def test_activated_window(topology, width, causal, channels):
+def test_activated_window(topology, width, causal, channels, monkeypatch):
     """By kernels where channels allow, reading a part of wider rows: values and every gradient."""
+    monkeypatch.setattr(kernels, "CHANNELS", 64)  # several blocks
     conv = chimera.WindowConv(channels, width, len(shape_of(topology)), causal).double()
     packed = chimera.batch([topology, topology])
     wide = torch.randn(2, packed.num_nodes, channels + 7, dtype=torch.float64, requires_grad=True)
