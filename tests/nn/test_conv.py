@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import chimera_ssm as chimera
+from chimera_ssm.nn.kernels import conv as kernels
 from tests import zoo
 
 D = 5
@@ -29,7 +30,7 @@ def slow_window(conv, x, topology):
     return y
 
 
-@pytest.mark.parametrize(
+WINDOWS = pytest.mark.parametrize(
     ("topology", "width", "causal"),
     [
         (chimera.Line(9), 4, True),
@@ -43,6 +44,9 @@ def slow_window(conv, x, topology):
         (chimera.Grid((2, 3, 2, 2)), 3, False),
     ],
 )
+
+
+@WINDOWS
 def test_window(topology, width, causal):
     conv = chimera.WindowConv(D, width, len(shape_of(topology)), causal).double()
     x = torch.randn(2, topology.num_nodes, D, dtype=torch.float64)
@@ -50,6 +54,23 @@ def test_window(topology, width, causal):
     torch.testing.assert_close(conv(x, topology), expected)
     packed = conv(torch.cat([x, x], dim=1), chimera.batch([topology, topology]))
     torch.testing.assert_close(packed, torch.cat([expected, expected], dim=1))
+
+
+@WINDOWS
+@pytest.mark.parametrize("channels", [D, 16, 144])
+def test_activated_window(topology, width, causal, channels, monkeypatch):
+    """By kernels where channels allow, reading a part of wider rows: values and every gradient."""
+    monkeypatch.setattr(kernels, "CHANNELS", 64)  # several blocks
+    conv = chimera.WindowConv(channels, width, len(shape_of(topology)), causal).double()
+    packed = chimera.batch([topology, topology])
+    wide = torch.randn(2, packed.num_nodes, channels + 7, dtype=torch.float64, requires_grad=True)
+    g = torch.randn(2, channels, packed.num_nodes, dtype=torch.float64).mT
+    results = []
+    for function in (conv.activated, lambda x, topology: torch.nn.functional.silu(conv(x, topology))):
+        y = function(wide[..., 3:-4], packed)
+        results.append([y, *torch.autograd.grad(y, (wide, conv.weight, conv.bias), g)])
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("name", ["dag 63", "directed graph with loops", "graphs", "no edges"])

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from chimera_ssm.nn.norm import RMSNorm, gated_rms_norm
+from chimera_ssm.nn.norm import RMSNorm, gated_rms_norm, head_rms_norm
+from chimera_ssm.solvers.compiled import plain_pytorch
 
 SHAPES = [(5,), (3, 4), (2, 3, 40), (1, 1), (0, 4)]
 
@@ -30,6 +31,38 @@ def test_values_and_gradients(shape, gated):
     g = torch.randn_like(found)
     for a, b in zip(torch.autograd.grad(found, wanted, g), torch.autograd.grad(expected, wanted, g), strict=True):
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("gated", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(2, 3, 5, 8), (1, 1, 1, 16), (3, 2, 37, 24), (2, 3, 5, 7), (0, 2, 3, 8)])
+def test_heads(shape, dtype, gated):
+    """Kernels and plain PyTorch, reading parts of wider rows, against the equation in float64."""
+    torch.manual_seed(0)
+    Z, H, T, P = shape
+    x, skip, weight = torch.randn(shape, dtype=dtype), torch.randn(H, dtype=dtype), torch.randn(H * P, dtype=dtype)
+    V, gate = (torch.randn(Z, T, H * P + 3, dtype=dtype) for _ in range(2))
+    g = torch.randn(Z, H * P, T, dtype=dtype).mT
+
+    def run(norm, dtype):
+        leaves = [t.to(dtype).requires_grad_() for t in (x, V, skip, gate, weight)]
+        x_, V_, skip_, gate_, weight_ = leaves
+        V_ = V_[..., 2:-1].unflatten(-1, (H, P)).transpose(1, 2)
+        y = norm(x_, V_, skip_, gate_[..., 1:-2] if gated else None, weight_)
+        wanted = leaves if gated else [x_, leaves[1], skip_, weight_]
+        return [y, *torch.autograd.grad(y, wanted, g.to(dtype))]
+
+    def equation(x, V, skip, gate, weight):
+        return plain((x + skip[:, None, None] * V).transpose(1, 2).flatten(2), gate, weight)
+
+    expected = run(equation, torch.float64)
+    found = run(head_rms_norm, dtype)
+    with plain_pytorch():
+        again = run(head_rms_norm, dtype)
+    near = {"rtol": 1e-5, "atol": 1e-4 if dtype == torch.float32 else 1e-10}
+    for a, b, c in zip(found, again, expected, strict=True):
+        torch.testing.assert_close(a, c.to(dtype), **near)
+        torch.testing.assert_close(b, c.to(dtype), **near)
 
 
 def test_strided_inputs_and_gradients():

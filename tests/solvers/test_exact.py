@@ -7,6 +7,7 @@ import torch
 
 import chimera_ssm as chimera
 from chimera_ssm.solvers import compiled, verbs
+from chimera_ssm.solvers.compiled import states
 from chimera_ssm.solvers.reference import reference_mask, reference_mix, reference_series
 from tests import zoo
 
@@ -100,6 +101,16 @@ def test_mix(topology, solver, form, engine, dtype, monkeypatch):
     found = chimera.mix(topology, *arguments, solver=solver)
     expected = reference_mix(truth(topology, references[0], solver), *references[1:])
     assert_same(found, expected, arguments, references, dtype)
+
+
+@DTYPES
+@pytest.mark.parametrize(
+    "topology", [chimera.Line(70), chimera.GridDAG((10, 5), (1, 0)), chimera.GridDAG((12, 2, 2))], ids=str
+)
+def test_states_of_long_topologies_are_computed_twice(topology, dtype, monkeypatch):
+    """In segments, of which only the last one's states need not be computed again."""
+    monkeypatch.setattr(states, "_SEGMENT", 16)
+    test_mix(topology, chimera.Sweep(), "state", "kernels", dtype, monkeypatch)
 
 
 def use_engine(monkeypatch, engine):

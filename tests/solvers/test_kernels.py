@@ -36,6 +36,27 @@ def test_vectors(dtype):
     np.testing.assert_allclose(out, np.concatenate([x * y + 2 * x - y, [x.sum(), a[11]], sums]))
 
 
+@njit
+def _vector_functions(a, b, out):
+    for k in range(0, a.size, 8):
+        simd.store(out, k, simd.exp(simd.load(a, k)) / simd.load(b, k))
+
+
+@pytest.mark.parametrize(("dtype", "bound", "ulps"), [(np.float32, 87, 4), (np.float64, 708, 4)])
+def test_functions_of_vectors(dtype, bound, ulps):
+    """Within a few units of the last place; what is too large or too small stays finite, NaN stays NaN."""
+    a = np.random.default_rng(0).uniform(-bound, bound, 4096).astype(dtype)
+    a[:9] = 0, 1, -1, bound, -bound, 2 * bound, -2 * bound, np.inf, -np.inf
+    b = np.linspace(0.5, 2, a.size, dtype=dtype)
+    out = np.empty_like(a)
+    _vector_functions(a, b, out)
+    expected = np.exp(np.clip(a, -bound, bound).astype(np.longdouble)) / b
+    np.testing.assert_allclose(out, expected.astype(dtype), rtol=ulps * np.finfo(dtype).eps)
+    a[:8] = np.nan
+    _vector_functions(a[:8], b[:8], out[:8])
+    assert np.isnan(out[:8]).all()
+
+
 @pytest.mark.parametrize(
     ("topology", "slots", "carried"),
     [(chimera.Line(50), 1, 0), (chimera.GridDAG((6, 9), (1, 1)), 10, 9), (zoo.complete_dag(12), 12, 11)],

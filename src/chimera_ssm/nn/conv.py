@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from math import prod
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from chimera_ssm.nn import kernels
+from chimera_ssm.solvers.compiled.common import arrays_of, empty, flatten, zeros
 from chimera_ssm.topology import Topology
 
 _CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -29,6 +32,10 @@ class LocalConv(nn.Module, ABC):
     @abstractmethod
     def forward(self, x: Tensor, topology: Topology) -> Tensor:
         """Convolve features ``[Z, T, D]`` along the topology."""
+
+    def activated(self, x: Tensor, topology: Topology) -> Tensor:
+        """``silu(forward(x, topology))``."""
+        return F.silu(self(x, topology))
 
 
 class WindowConv(LocalConv):
@@ -68,6 +75,13 @@ class WindowConv(LocalConv):
         y = self._convolve(x, _shape(topology))
         return y.flip(1) if backward else y
 
+    def activated(self, x: Tensor, topology: Topology) -> Tensor:
+        weight, bias = self.weight.flatten(1).t().to(x.dtype), self.bias.to(x.dtype)
+        if x.numel() == 0 or bias.numel() % 16 or not kernels.usable(x, weight):
+            return super().activated(x, topology)
+        table = topology.found(window_table, self.width, self.num_axes, self.causal, x.device)
+        return _ActivatedWindow.apply(x, weight, bias, table)
+
     def _convolve(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         grid = x.mT.unflatten(-1, shape)
         if self.causal:
@@ -83,6 +97,49 @@ class WindowConv(LocalConv):
         for nodes, weight in zip(table, self.weight.flatten(1).t(), strict=True):
             y = y + weight.to(x.dtype) * padded.index_select(1, nodes)
         return y
+
+
+class _ActivatedWindow(torch.autograd.Function):
+    """``silu(bias + Σ_o weight_o ⊙ x_{table[o, t]})`` in one pass, ``weight [taps, D]``; only the inputs are kept."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, table: Tensor) -> Tensor:
+        from chimera_ssm.nn.kernels import conv
+        from chimera_ssm.solvers.kernels import pool
+
+        ctx.save_for_backward(x, weight, bias, table)
+        y, (memory, strides) = empty(*x.shape, like=x), flatten(x.detach())
+        work = y.numel() * len(table)
+        blocks, size = _blocks(x.shape[2], work)
+        pool.run(conv.forward, x.shape[0] * blocks, size, *arrays_of(table, memory), *strides,
+                 *arrays_of(weight, bias, y), work=work)  # fmt: skip
+        return y
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        from chimera_ssm.nn.kernels import conv
+        from chimera_ssm.solvers.kernels import pool
+
+        x, weight, bias, table = ctx.saved_tensors
+        dx, dweight, dbias = (zeros(*t.shape, like=t) for t in (x, weight, bias))
+        memory, strides = flatten(x)
+        work = 3 * dx.numel() * len(table)
+        blocks, size = _blocks(x.shape[2], work)
+        pool.run(conv.backward, blocks, size, *arrays_of(table, memory), *strides,
+                 *arrays_of(weight, bias, grads[0], dx, dweight, dbias), work=work)  # fmt: skip
+        return dx, dweight, dbias, None
+
+
+def _blocks(channels: int, work: int) -> tuple[int, int]:
+    """How many blocks of channels, equally many for each thread, and their size; no result depends on it."""
+    from chimera_ssm.nn.kernels.conv import CHANNELS
+    from chimera_ssm.solvers.kernels.pool import threads_for
+
+    threads = threads_for(work)
+    least = threads * -(-channels // (CHANNELS * threads))
+    size = -(-channels // (16 * least)) * 16
+    return -(-channels // size), size
 
 
 def window_table(topology: Topology, width: int, num_axes: int, causal: bool, device: torch.device) -> Tensor:

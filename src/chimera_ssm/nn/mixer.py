@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from chimera_ssm.adjacency import inverse_softplus
 from chimera_ssm.nn.decay import mark_undecayed
 from chimera_ssm.nn.kinds import Kind, OnGraph, check_kind
-from chimera_ssm.nn.norm import RMSNorm, gated_rms_norm
+from chimera_ssm.nn.norm import RMSNorm, gated_rms_norm, head_rms_norm
 from chimera_ssm.solvers import Solver, mix, solve
 from chimera_ssm.topology import Line, Topology
 
@@ -155,14 +155,14 @@ class Chimera(nn.Module):
         self._check_input(x, topology, edge_attr, node_mask)
         lead, x, node_mask = self._flattened(x, topology, node_mask)
         z, features, steps = self.in_proj(x).split(self.splits, dim=-1)
-        features = F.silu(self.conv(features, topology))
+        features = self.conv.activated(features, topology)
         if node_mask is not None:
             features = features.masked_fill(~node_mask.unsqueeze(-1), 0)
         V, B, C = self._heads(features)
         edge_step = self._edge_steps(edge_attr, x.shape[0])
         y = self._mix(topology, self._steps(steps), edge_step, node_mask, V, B, C)
-        y = (self.D[:, None] * V.transpose(1, 2) + y.transpose(1, 2)).flatten(2)  # in the layout of V: one copy less
-        return self._output(y, z).reshape(*lead, topology.num_nodes, self.dim)
+        y = head_rms_norm(y, V, self.D, z if z.shape[-1] else None, self.norm.weight)
+        return self._projected(y).reshape(*lead, topology.num_nodes, self.dim)
 
     def heard_by(
         self,
@@ -215,7 +215,7 @@ class Chimera(nn.Module):
         steps = self._steps(steps.unsqueeze(1)).squeeze(-1)
         window = features.new_zeros(x.shape[0], self.conv.reach - 1, features.shape[-1])
         window = torch.cat([window if state is None else state.window, features.unsqueeze(1)], dim=1)
-        features = F.silu(self.conv(window, Line(window.shape[1]))[:, -1:])
+        features = self.conv.activated(window, Line(window.shape[1]))[:, -1:]
         V, B, C = (t[..., 0, :] for t in self._heads(features))
         B, C = (t[:, 0].repeat_interleave(self.num_heads // self.groups, dim=1).to(steps.dtype) for t in (B, C))
         V = V.to(steps.dtype)
@@ -226,7 +226,7 @@ class Chimera(nn.Module):
         if state is not None:
             hidden = hidden + weight.unsqueeze(-1) * state.hidden
         y = (C.unsqueeze(-2) @ hidden).squeeze(-2) + self.D[:, None] * V
-        y = self._output(y.flatten(1), z)
+        y = self._projected(gated_rms_norm(y.flatten(1), z if z.shape[-1] else None, self.norm.weight))
         return y.reshape(*lead, self.dim), MixerState(window[:, 1:], steps, hidden)
 
     def _flattened(
@@ -287,9 +287,8 @@ class Chimera(nn.Module):
             self.solver,
         )
 
-    def _output(self, y: Tensor, z: Tensor) -> Tensor:
-        """Gate and normalise in the precision of ``y``, project in that of the layer."""
-        y = gated_rms_norm(y, z if z.shape[-1] else None, self.norm.weight)
+    def _projected(self, y: Tensor) -> Tensor:
+        """The output in the precision of the layer."""
         return self.out_proj(y.to(self.out_proj.weight.dtype))
 
     def _check_input(self, x: Tensor, topology: Topology, edge_attr: Tensor | None, node_mask: Tensor | None) -> None:

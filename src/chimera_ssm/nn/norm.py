@@ -8,6 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from chimera_ssm.nn import kernels
+from chimera_ssm.solvers.compiled.common import arrays_of, empty, flatten
+
 #: Added to the mean square, so that rows of zeros stay finite.
 EPS = 1e-5
 
@@ -38,7 +41,78 @@ def gated_rms_norm(x: Tensor, gate: Tensor | None, weight: Tensor) -> Tensor:
     gate, weight = gate if gate is None else gate.to(x.dtype), weight.to(x.dtype)
     if torch.compiler.is_compiling() or x.dtype.itemsize < 4:  # fused by the compiler; wants higher precision inside
         return F.rms_norm(x if gate is None else x * F.silu(gate), (x.shape[-1],), weight, EPS)
+    if _by_kernel(x, gate, weight):
+        rows = None if gate is None else gate.reshape(1, -1, gate.shape[-1])
+        return _HeadNorm.apply(x.reshape(1, 1, -1, x.shape[-1]), None, None, rows, weight).view(x.shape)
     return _GatedRMSNorm.apply(x, gate, weight)
+
+
+def head_rms_norm(x: Tensor, V: Tensor, skip: Tensor, gate: Tensor | None, weight: Tensor) -> Tensor:
+    """Heads side by side as rows, with what skips them, by `gated_rms_norm`: ``(x + skip V)`` gated and normalised.
+
+    Args:
+        x: ``[Z, H, T, P]``.
+        V: ``[Z, H, T, P]``.
+        skip: ``[H]``.
+        gate: ``[Z, T, H·P]``, or ``None`` for 1.
+        weight: ``[H·P]``.
+
+    Returns:
+        ``[Z, T, H·P]``.
+    """
+    if x.dtype == V.dtype and _by_kernel(x, gate, weight):
+        gate = None if gate is None else gate.to(x.dtype)
+        return _HeadNorm.apply(x, V, skip.to(x.dtype), gate, weight.to(x.dtype))
+    rows = (skip[:, None] * V.transpose(1, 2) + x.transpose(1, 2)).flatten(2)
+    return gated_rms_norm(rows, gate, weight)
+
+
+def _by_kernel(x: Tensor, gate: Tensor | None, weight: Tensor) -> bool:
+    return x.numel() > 0 and x.shape[-1] % 8 == 0 and kernels.usable(x, gate, weight)
+
+
+class _HeadNorm(torch.autograd.Function):
+    """`head_rms_norm` in one pass; only the inputs are kept. Without skip, V is ``None``, too."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, V: Tensor | None, skip: Tensor | None, gate: Tensor | None, weight: Tensor
+    ) -> Tensor:
+        from chimera_ssm.nn.kernels import norm
+        from chimera_ssm.solvers.kernels import pool
+
+        Z, H, T, P = x.shape
+        y, rate = empty(Z, T, H * P, like=x), empty(Z, T, like=x)
+        ctx.save_for_backward(x, V, skip, gate, weight, rate)
+        pool.run(norm.forward, norm.TASKS, *_arrays(x, V, skip, gate, weight), EPS, *arrays_of(y.view(-1), rate),
+                 work=8 * y.numel())  # fmt: skip
+        return y
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        from chimera_ssm.nn.kernels import norm
+        from chimera_ssm.solvers.kernels import pool
+
+        x, V, skip, gate, weight, rate = ctx.saved_tensors
+        dx, dV, dgate = (empty(0, like=x) if t is None else empty(*t.shape, like=x) for t in (x, V, gate))
+        dskip, dweight = x.new_zeros(norm.TASKS, x.shape[1], 8), x.new_zeros(norm.TASKS, weight.numel())
+        pool.run(norm.backward, norm.TASKS, *_arrays(x, V, skip, gate, weight),
+                 *arrays_of(rate, *(t.flatten() for t in (grads[0], dx, dV, dskip, dgate, dweight))),
+                 work=16 * x.numel())  # fmt: skip
+        found = (V, dV), (skip, dskip.sum((0, 2))), (gate, dgate)
+        return dx, *(None if t is None else dt for t, dt in found), dweight.sum(0)
+
+
+def _arrays(x: Tensor, V: Tensor | None, skip: Tensor | None, gate: Tensor | None, weight: Tensor) -> list[Any]:
+    """Arrays and strides as the kernels want them, of one type whatever is there: each is compiled once."""
+    nothing = x.new_empty(0), (0, 0, 0)
+    memory, strides = flatten(x.detach())
+    memory_V, strides_V = nothing if V is None else flatten(V.detach())
+    memory_gate, strides_gate = nothing if gate is None else flatten(gate.detach())
+    skip = x.new_zeros(x.shape[1]) if skip is None else skip
+    arrays = arrays_of(memory, memory_V, skip, memory_gate, weight)
+    return [arrays[0], strides, arrays[1], strides_V, arrays[2], arrays[3], strides_gate[:2], arrays[4]]
 
 
 class _GatedRMSNorm(torch.autograd.Function):

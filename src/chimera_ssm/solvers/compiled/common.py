@@ -70,6 +70,11 @@ def zeros(*shape: int, like: Tensor) -> Tensor:
     return torch.from_numpy(np.zeros(shape, dtype=str(like.dtype).removeprefix("torch.")))
 
 
+def empty(*shape: int, like: Tensor) -> Tensor:
+    """Uninitialised memory, by NumPy for the same reason."""
+    return torch.from_numpy(np.empty(shape, dtype=str(like.dtype).removeprefix("torch.")))
+
+
 _backward_only: ContextVar[bool] = ContextVar("chimera_backward_only", default=False)
 
 
@@ -118,3 +123,11 @@ def flipped(topology: Topology) -> Topology:
 def arrays_of(*tensors: Tensor) -> list[Any]:
     """Contiguous arrays of the same numbers, in the same memory where that is contiguous."""
     return [x.detach().contiguous().numpy() for x in tensors]
+
+
+def flatten(x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
+    """The memory of ``x [..., K]`` in one row, and the strides of all dimensions but K; copied if columns are apart."""
+    if x.stride(-1) != 1:
+        x = x.contiguous()
+    extent = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True))
+    return x.as_strided((extent,), (1,)), x.stride()[:-1]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from chimera_ssm.solvers.compiled.common import arrays_of, values_wanted
+from chimera_ssm.solvers.compiled.common import arrays_of, flatten, values_wanted
 from chimera_ssm.topology import Topology
 
 #: Numbers of a block of columns: half of a second-level cache of half a megabyte in float32.
@@ -69,14 +69,6 @@ class CompiledLDU:
         """−Uᵀ and −Lᵀ, row by row."""
         rows = [torch.from_numpy(x) for x in (self.plan.upper_pair, self.plan.lower_pair)]
         return self.upper.index_select(1, rows[0]), self.lower.index_select(1, rows[1])
-
-
-def flatten(x: Tensor) -> tuple[Tensor, tuple[int, int]]:
-    """The memory of ``x [G, T, K]`` in one row, and the strides of heads and rows; copied if columns are apart."""
-    if x.stride(2) != 1:
-        x = x.contiguous()
-    extent = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True))
-    return x.as_strided((extent,), (1,)), (x.stride(0), x.stride(1))
 
 
 def lu_mix_mask(topology: Topology, weight: Tensor, C: Tensor, B: Tensor, V: Tensor) -> Tensor:

@@ -14,6 +14,9 @@ from chimera_ssm.topology import Topology
 if TYPE_CHECKING:
     from chimera_ssm.solvers.kernels.plan import SweepPlan
 
+#: Nodes whose states the adjoint keeps at once, a megabyte in float32. More nodes make it compute all states twice.
+_SEGMENT = 4096
+
 
 def mix_by_states(topologies: list[Topology], weights: list[Tensor], Cs: list[Tensor], Bs: list[Tensor], V: Tensor,
                   scales: list[Tensor]) -> Tensor:  # fmt: skip
@@ -55,7 +58,7 @@ class _StateMix(torch.autograd.Function):
         results: list[list[Tensor]] = [[], [], [], []]
         for topology, w, scale, C, B in zip(ctx.topologies, *quarters(tuple(tensors)), strict=True):
             plan, (others, begin, edge, place, latest) = plan_of(topology, carry=True), _other_edges(topology)
-            segment = min(max(64, 4 * plan.slots), topology.num_nodes)
+            segment = min(max(_SEGMENT, 4 * plan.slots), topology.num_nodes)
             b, c = _in_blocks(B, topology), _in_blocks(C, topology)
             dw, dscale = v.new_zeros(parts, *w.shape), v.new_zeros(parts, *scale.flatten(0, 1).shape)
             dB, dC = v.new_zeros(2, ranges, *b.shape)

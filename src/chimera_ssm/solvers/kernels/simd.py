@@ -1,16 +1,19 @@
 """Vectors of eight numbers inside Numba kernels.
 
 Numba's arrays carry no alias information, so that LLVM guards or gives up the vectorisation of short loops. Kernels
-that matter are therefore written on vectors: `load` eight neighbours, compute with ``+`` and ``*`` (fused where the
-machine can), `store` them. Works for float32 and float64 alike. Offsets count elements of the flattened array, which
-must be contiguous; nothing is checked.
+that matter are therefore written on vectors: `load` eight neighbours, compute with ``+``, ``-``, ``*`` (fused where the
+machine can), ``/`` and `exp`, `store` them. Works for float32 and float64 alike. Offsets count elements of the
+flattened array, which must be contiguous; nothing is checked.
 """
 
+import math
 import operator
 
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic, models, overload, register_model
+
+from chimera_ssm.solvers.kernels.jit import inlined
 
 WIDTH = 8
 #: Products and sums may be fused; nothing else is assumed, so that NaNs stay NaNs.
@@ -178,5 +181,49 @@ def _overload(symbol, instruction):
         return None
 
 
-for _symbol, _instruction in ((operator.add, "fadd"), (operator.sub, "fsub"), (operator.mul, "fmul")):
+for _symbol, _instruction in (
+    (operator.add, "fadd"), (operator.sub, "fsub"), (operator.mul, "fmul"), (operator.truediv, "fdiv"),
+):  # fmt: skip
     _overload(_symbol, _instruction)
+
+
+@intrinsic
+def exp(typing, vector):
+    """``exp`` of each, to a few units of the last place; arguments beyond ±87 (±708 in float64) count as these."""
+    terms, mantissa, bias, bound = (8, 23, 127, 87.0) if vector.dtype == types.float32 else (14, 52, 1023, 708.0)
+
+    def generate(context, builder, signature, args):
+        number = context.get_value_type(vector.dtype)
+        bits = ir.VectorType(ir.IntType(vector.dtype.bitwidth), WIDTH)
+
+        def constant(x):
+            return ir.Constant(ir.VectorType(number, WIDTH), [float(x)] * WIDTH)
+
+        def plus(x, y):
+            return builder.fadd(x, y, flags=_FLAGS)
+
+        def times(x, y):
+            return builder.fmul(x, constant(y) if isinstance(y, float) else y, flags=_FLAGS)
+
+        x = args[0]
+        for order, end in ((">", bound), ("<", -bound)):
+            x = builder.select(builder.fcmp_ordered(order, x, constant(end)), constant(end), x)  # NaNs stay
+        # exp(x) = 2ⁿ exp(r), |r| ≤ log(2)/2. Adding a large number rounds to n, and leaves n + bias in the last bits.
+        large = 1.5 * 2.0**mantissa + bias
+        shifted = plus(times(x, 1 / math.log(2)), constant(large))
+        n = builder.fsub(shifted, constant(large))
+        high = 355 / 512  # n times this is exact; the rest of log(2) includes what a float64 of it lacks
+        r = plus(plus(x, times(n, -high)), times(n, high - math.log(2) - 2.3190468138462996e-17))
+        y = constant(1 / math.factorial(terms - 1))
+        for k in range(terms - 2, -1, -1):
+            y = plus(times(y, r), constant(1 / math.factorial(k)))
+        power = builder.shl(builder.bitcast(shifted, bits), ir.Constant(bits, [mantissa] * WIDTH))
+        return times(y, builder.bitcast(power, y.type))
+
+    return vector(vector), generate
+
+
+@inlined
+def sigmoid(x):
+    """``1 / (1 + exp(−x))`` of each."""
+    return 1 / (1 + exp(-1 * x))

@@ -296,10 +296,10 @@ def backward(others, first, last, ranges, steps, arrays):
     are divided into ``ranges``, each with gradients of B and C of its own, so that their sum does not depend on
     timing: ``dw [P/16, H, E]``, ``dbeta [P/16, H, T]``, ``dB, dC [ranges, G, N/4, T, 4]``; all are added to.
 
-    States are computed once to keep those that cross from segment to segment, and again for a segment at a time, eight
-    blocks of states in turn while what belongs to the segment's nodes is in the cache. In the rows ``h`` of a segment
-    ``there`` tells where an edge's source is: among the slots as they were at its begin, or, after the block carried
-    into it, among its own steps.
+    States are computed again for a segment of nodes at a time, eight blocks of states in turn while what belongs to the
+    segment's nodes is in the cache. If there are several segments, they are computed once more before, to keep those
+    that cross from segment to segment. In the rows ``h`` of a segment ``there`` tells where an edge's source is: among
+    the slots as they were at its begin, or, after the block carried into it, among its own steps.
     """
     node, carried, edge, slots, segment = steps.node, steps.carried, steps.edge, steps.slots, steps.segment
     w, beta, B, C, V, G, dw, dbeta, dB, dC, dV = arrays

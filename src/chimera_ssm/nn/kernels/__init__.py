@@ -1,0 +1,10 @@
+"""Numba kernels of layers, for CPUs: chains of operations on each number in one pass over memory."""
+
+from torch import Tensor
+
+from chimera_ssm.solvers import compiled, operators
+
+
+def usable(*tensors: Tensor | None) -> bool:
+    """Whether kernels can take these tensors, and nobody wants to see operators of PyTorch instead."""
+    return not operators.wanted() and compiled.usable(*tensors)

@@ -1,0 +1,101 @@
+"""Depthwise convolutions over windows of a topology, followed by SiLU, and the adjoint.
+
+    y_t = silu(a_t)        a_t = bias + Σ_o weight_o ⊙ x_{table[o, t]}
+
+Arrays: ``table [taps, T]``, T where there is no node, ``weight [taps, D]``, ``bias [D]``, ``y, g, dx [Z, T, D]``; x is
+read from memory with strides of its own for Z and T. D is a multiple of 16, and so is ``size``, the number of channels
+in a block.
+"""
+
+import numpy as np
+
+from chimera_ssm.solvers.kernels.jit import inlined, kernel
+from chimera_ssm.solvers.kernels.simd import at, load, put, sigmoid, store
+
+#: Channels of a block at most: long runs of memory, and yet the nodes of a window stay in a cache.
+CHANNELS = 1024
+
+
+@inlined
+def look_around(table, t, D, nodes, places):
+    """Nodes in the window of node t, and offsets of their weights; how many there are."""
+    count, (taps, T) = 0, table.shape
+    for o in range(taps):
+        if at(table, o * T + t) < T:
+            put(nodes, count, at(table, o * T + t))
+            put(places, count, o * D)
+            count += 1
+    return count
+
+
+@inlined
+def multiples(out, x, count, factor, origin):
+    """Offsets ``origin + factor x``."""
+    for k in range(count):
+        put(out, k, origin + factor * at(x, k))
+
+
+@inlined
+def convolved(c, count, rows, places, x, weight, bias):
+    """Channels c to c + 16 of a, as two vectors."""
+    a0, a1 = load(bias, c), load(bias, c + 8)
+    for k in range(count):
+        i, w = at(rows, k) + c, at(places, k) + c
+        a0 = a0 + load(weight, w) * load(x, i)
+        a1 = a1 + load(weight, w + 8) * load(x, i + 8)
+    return a0, a1
+
+
+@inlined
+def through_silu(g, o, a):
+    """The gradient of a for that of ``silu(a)`` at offset ``o``."""
+    s = sigmoid(a)
+    return load(g, o) * s * (1 + a * (1 - s))
+
+
+@inlined
+def add(out, o, x):
+    """Add eight numbers at offset ``o``."""
+    store(out, o, load(out, o) + x)
+
+
+@kernel
+def forward(first, last, size, table, x, z_stride, t_stride, weight, bias, y):
+    """Set y; a task is an entry of Z and a block of channels."""
+    (taps, T), D = table.shape, bias.size
+    nodes, rows, places = np.empty(taps, np.int64), np.empty(taps, np.int64), np.empty(taps, np.int64)
+    blocks = -(-D // size)
+    for task in range(first, last):
+        z, start = task // blocks, task % blocks * size
+        for t in range(T):
+            count, o = look_around(table, t, D, nodes, places), (z * T + t) * D
+            multiples(rows, nodes, count, t_stride, z * z_stride)
+            for c in range(start, min(start + size, D), 16):
+                a0, a1 = convolved(c, count, rows, places, x, weight, bias)
+                store(y, o + c, a0 * sigmoid(a0))
+                store(y, o + c + 8, a1 * sigmoid(a1))
+
+
+@kernel
+def backward(first, last, size, table, x, z_stride, t_stride, weight, bias, g, dx, dweight, dbias):
+    """Add to ``dx``, ``dweight`` and ``dbias`` for incoming gradients g; a task is a block of channels."""
+    (taps, T), D = table.shape, bias.size
+    nodes, rows, places = np.empty(taps, np.int64), np.empty(taps, np.int64), np.empty(taps, np.int64)
+    to = np.empty(taps, np.int64)
+    for task in range(first, last):
+        for z in range(g.shape[0]):
+            for t in range(T):
+                count, o = look_around(table, t, D, nodes, places), (z * T + t) * D
+                multiples(rows, nodes, count, t_stride, z * z_stride)
+                multiples(to, nodes, count, D, z * T * D)
+                for c in range(task * size, min((task + 1) * size, D), 16):
+                    a0, a1 = convolved(c, count, rows, places, x, weight, bias)
+                    d0, d1 = through_silu(g, o + c, a0), through_silu(g, o + c + 8, a1)
+                    add(dbias, c, d0)
+                    add(dbias, c + 8, d1)
+                    for k in range(count):
+                        i, w, q = at(rows, k) + c, at(places, k) + c, at(to, k) + c
+                        add(dweight, w, d0 * load(x, i))
+                        add(dweight, w + 8, d1 * load(x, i + 8))
+                        add(dx, q, d0 * load(weight, w))
+                        add(dx, q + 8, d1 * load(weight, w + 8))

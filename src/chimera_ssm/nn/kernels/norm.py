@@ -1,0 +1,120 @@
+"""Root mean square norms of rows, with what skips a mix added and gated before, and the adjoint.
+
+    a = x + skip ⊙ V        u = a · silu(gate)        y = weight · u · rate        rate = 1 / √(mean(u²) + eps)
+
+Arrays: ``x, V [Z, H, T, P]`` are read from memory with strides of their own for Z, H and T, and so is
+``gate [Z, T, H·P]`` for Z and T; ``skip [H]``, ``weight [H·P]``, ``y, g [Z, T, H·P]``, ``rate [Z, T]``. V and gate may
+be empty, as if they were not in the equation. P is a multiple of 8. A task is a share of the rows.
+"""
+
+import numpy as np
+
+from chimera_ssm.solvers.kernels.jit import inlined, kernel
+from chimera_ssm.solvers.kernels.simd import at, load, put, sigmoid, splat, store, total
+
+#: Shares of the rows; each has gradients of parameters of its own, which are then summed.
+TASKS = 16
+
+
+@inlined
+def place(row, T, strides):
+    """Offset of a row."""
+    return row // T * strides[0] + row % T * strides[-1]
+
+
+@inlined
+def enter(out, x, xo, x_stride, V, vo, v_stride, skip, P):
+    """Set a row to a."""
+    for h in range(skip.size):
+        d, x_head, v_head = splat(at(skip, h)), xo + h * x_stride, vo + h * v_stride
+        for p in range(0, P, 8):
+            a = load(x, x_head + p)
+            if V.size > 0:
+                a = a + d * load(V, v_head + p)
+            store(out, h * P + p, a)
+
+
+@kernel
+def forward(first, last, x, x_strides, V, v_strides, skip, gate, gate_strides, weight, eps, y, rate):
+    """Set y and ``rate``."""
+    (Z, T), D = rate.shape, weight.size
+    a = np.empty(D, y.dtype)
+    for row in range(Z * T * first // TASKS, Z * T * last // TASKS):
+        xo, vo, go = place(row, T, x_strides), place(row, T, v_strides), place(row, T, gate_strides)
+        enter(a, x, xo, x_strides[1], V, vo, v_strides[1], skip, D // skip.size)
+        squares = splat(y.dtype.type(0))
+        for c in range(0, D, 8):
+            u = load(a, c)
+            if gate.size > 0:
+                z = load(gate, go + c)
+                u = u * (z * sigmoid(z))
+                store(a, c, u)
+            squares = squares + u * u
+        r = 1 / np.sqrt(total(squares) / D + eps)
+        put(rate, row, y.dtype.type(r))
+        for c in range(0, D, 8):
+            store(y, row * D + c, splat(at(rate, row)) * load(weight, c) * load(a, c))
+
+
+@inlined
+def look_along(a, s, gate, go, weight, r, g, o, dweight, dwo):
+    """``Σ weight g u`` of a row; set s to ``sigmoid(gate)``, and add to ``dweight``."""
+    along = splat(a.dtype.type(0))
+    for c in range(0, a.size, 8):
+        u = load(a, c)
+        if gate.size > 0:
+            z = load(gate, go + c)
+            sigma = sigmoid(z)
+            store(s, c, sigma)
+            u = u * (z * sigma)
+        product = load(g, o + c) * u
+        along = along + load(weight, c) * product
+        store(dweight, dwo + c, load(dweight, dwo + c) + r * product)
+    return total(along)
+
+
+@inlined
+def hand_back(da, a, s, gate, go, weight, r, factor, g, o, dgate):
+    """Set a row to the gradient of a, and ``dgate``: ``du = rate weight g − factor u``."""
+    for c in range(0, a.size, 8):
+        du = r * load(weight, c) * load(g, o + c)
+        if gate.size > 0:
+            z, sigma = load(gate, go + c), load(s, c)
+            opened = z * sigma
+            du = du - factor * (opened * load(a, c))
+            store(dgate, o + c, du * load(a, c) * (sigma * (1 + z * (1 - sigma))))
+            store(da, c, du * opened)
+        else:
+            store(da, c, du - factor * load(a, c))
+
+
+@inlined
+def leave(da, dx, o, o_stride, V, vo, v_stride, skip, P, dV, dskip, dso):
+    """A row's gradient of a to where it belongs."""
+    for h in range(skip.size):
+        d, sums, head = splat(at(skip, h)), load(dskip, dso + 8 * h), o + h * o_stride
+        for p in range(0, P, 8):
+            x = load(da, h * P + p)
+            store(dx, head + p, x)
+            if V.size > 0:
+                store(dV, head + p, d * x)
+                sums = sums + x * load(V, vo + h * v_stride + p)
+        store(dskip, dso + 8 * h, sums)
+
+
+@kernel
+def backward(
+    first, last, x, x_strides, V, v_strides, skip, gate, gate_strides, weight, rate, g, dx, dV, dskip, dgate, dweight
+):  # fmt: skip
+    """Set ``dx, dV [Z, H, T, P]``, ``dgate [Z, T, H·P]``; add to ``dskip [TASKS, H, 8]``, ``dweight [TASKS, H·P]``."""
+    (Z, T), D, H = rate.shape, weight.size, skip.size
+    P, a, s, da = D // H, np.empty(D, rate.dtype), np.empty(D, rate.dtype), np.empty(D, rate.dtype)
+    for task in range(first, last):
+        for row in range(Z * T * task // TASKS, Z * T * (task + 1) // TASKS):
+            xo, vo, go = place(row, T, x_strides), place(row, T, v_strides), place(row, T, gate_strides)
+            o, r = row * D, splat(at(rate, row))
+            enter(a, x, xo, x_strides[1], V, vo, v_strides[1], skip, P)
+            along = look_along(a, s, gate, go, weight, r, g, o, dweight, task * D)
+            hand_back(da, a, s, gate, go, weight, r, r * r * r * (along / D), g, o, dgate)
+            to = row // T * T * D + row % T * P
+            leave(da, dx, to, T * P, V, vo, v_strides[1], skip, P, dV, dskip, task * H * 8)
