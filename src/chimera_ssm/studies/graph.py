@@ -63,7 +63,7 @@ def _known(data: str, *names: str) -> tuple[Row, ...]:
 _PEPTIDES = replace(
     find_recipe("graph/peptides-func", "laptop"),
     num_hidden_layers=2,
-    state_size=16,
+    state_size=20,
     train_limit=3624,  # a third
     epochs=15,
     eval_every=340,  # three epochs
