@@ -177,7 +177,7 @@ def _beside_the_paper(study: Study, section: Section, results: Results) -> str:
     theirs = {row.name: row.paper[study.metric] for row in section.rows if row.name in ours}
     orders = [sorted(ours, key=by.__getitem__, reverse=study.larger_is_better) for by in (theirs, ours)]
     pairs = [(a, b) for k, a in enumerate(orders[0]) for b in orders[0][k + 1 :] if theirs[a] != theirs[b]]
-    kept = sum((ours[a] > ours[b]) == (theirs[a] > theirs[b]) for a, b in pairs)
+    kept = sum(ours[a] > ours[b] if study.larger_is_better else ours[a] < ours[b] for a, b in pairs)
     return (
         f"By {study.metric}, the better first, the paper has {', '.join(orders[0])}; here {', '.join(orders[1])}: "
         f"{kept} of {len(pairs)} pairs in the paper's order, whether or not beyond chance."
