@@ -37,7 +37,7 @@ TABLES = {
     "lrgb": Table("Table 4: the Long Range Graph Benchmark", {"laptop": ("graphs",), "paper": _BENCHMARK}, NETWORKS),
     "truncation": Table("Table 5: truncated resolvents", {"laptop": ("truncation",), "paper": _BENCHMARK}, TRUNCATED),
     "sharing": Table(
-        "appendix: which DAGs share B and C", {"laptop": ("images",), "paper": ("imagenet-small",)}, SHARING
+        "Appendix: which DAGs share B and C", {"laptop": ("images",), "paper": ("imagenet-small",)}, SHARING
     ),
-    "layers": Table("appendix: layers controlled", {"laptop": ("text",), "paper": ("c4",)}, LAYERS),
+    "layers": Table("Appendix: layers controlled", {"laptop": ("text",), "paper": ("c4",)}, LAYERS),
 }

@@ -57,6 +57,7 @@ def run(args: argparse.Namespace) -> None:
     from chimera_ssm.cli.reproduce import page
     from chimera_ssm.studies import find_studies
     from chimera_ssm.studies.report import Block, markdown, report
+    from chimera_ssm.studies.tables import TABLES
 
     machine, jobs = _machine(args), _jobs(args)
     studies = find_studies(args.name, args.scale)
@@ -75,12 +76,13 @@ def run(args: argparse.Namespace) -> None:
         pieces += page.pieces(study, part, folder)
         figures |= {f"{name}-{what}.png": draw(study, results, folder) for what, draw in study.figures.items()}
         found |= {name: results, **{f"{name}/{task}": rows for task, rows in then.items()}}
-    text = f"# {args.name.capitalize()}\n\n{markdown(blocks)}"
+    title = TABLES[args.name].doc if args.name in TABLES else args.name.capitalize()
+    text = f"# {title}\n\n{markdown(blocks)}"
     text += "".join(f"\n![{name.removesuffix('.png')}]({name})\n" for name in figures)
     write_report(text, args.out / f"{args.name}.md", args.docs, figures)
     write_beside(args.out / f"{args.name}.json", found)
     path = args.out / f"{args.name}.html"
-    path.write_text(page.document(args.name.capitalize(), pieces), encoding="utf-8")
+    path.write_text(page.document(title, pieces), encoding="utf-8")
     print(f"with curves and maps: {path}")
 
 
