@@ -39,14 +39,19 @@ def pull_plan(topology: Topology) -> PullPlan:
 
 
 def _make(topology: Topology) -> PullPlan:
-    source, target = topology.edge_index.cpu().numpy()
     nodes = topology.topological_order.cpu().numpy() if topology.is_acyclic else np.arange(topology.num_nodes)
+    return PullPlan(nodes.astype(np.int32), *entering(topology, nodes))
+
+
+def entering(topology: Topology, nodes: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Edges by the node they enter, nodes in the given order: ``begin``, ``edge`` and ``source`` of a `PullPlan`."""
+    source, target = topology.edge_index.cpu().numpy()
     step = np.empty_like(nodes)
     step[nodes] = np.arange(nodes.size)
     edge = np.argsort(step[target], kind="stable")
     begin = np.zeros(nodes.size + 1, dtype=np.int64)
     np.cumsum(np.bincount(step[target], minlength=nodes.size), out=begin[1:])
-    return PullPlan(*(x.astype(np.int32) for x in (nodes, begin, edge, source[edge])))
+    return tuple(x.astype(np.int32) for x in (begin, edge, source[edge]))
 
 
 @kernel

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from chimera_ssm.solvers.kernels.jit import inlined, kernel
+from chimera_ssm.solvers.kernels.pulls import entering
 from chimera_ssm.solvers.kernels.simd import at, load, put, splat, store, total
 from chimera_ssm.topology import Topology
 
@@ -33,12 +34,8 @@ def series_plan(topology: Topology) -> SeriesPlan:
 
 
 def _make(topology: Topology) -> SeriesPlan:
-    source, target = topology.edge_index.cpu().numpy()
-    edge = np.argsort(target, kind="stable")
-    begin = np.zeros(topology.num_nodes + 1, dtype=np.int64)
-    np.cumsum(np.bincount(target, minlength=topology.num_nodes), out=begin[1:])
-    part = np.cumsum([0, *(part.num_nodes for part in topology.parts)])
-    return SeriesPlan(*(x.astype(np.int32) for x in (part, begin, edge, source[edge])))
+    part = np.cumsum([0, *(part.num_nodes for part in topology.parts)]).astype(np.int32)
+    return SeriesPlan(part, *entering(topology, np.arange(topology.num_nodes)))
 
 
 @kernel
