@@ -44,6 +44,10 @@ class Solver(ABC):
     def column_work(self, topology: Topology) -> int:
         """Multiplications to apply L to one column: what the automatic choice counts."""
 
+    def mask_work(self, topology: Topology) -> int:
+        """Multiplications to make the mask: a column for each node of the largest part, unless zeros cost nothing."""
+        return self.column_work(topology) * int(topology.part_sizes.max())
+
     def state_work(self, topology: Topology, N: int, P: int, groups_per_head: float) -> float:
         """Multiplications of the state form of a mix, per head."""
         return (self.column_work(topology) + topology.num_nodes) * N * P

@@ -49,11 +49,26 @@ class Neumann(Solver):
         return TruncatedResolvent(topology, weight, self.highest_powers(topology))
 
     def column_work(self, topology: Topology) -> int:
-        return max(self.highest_powers(topology)) * topology.num_edges + topology.num_nodes
+        return sum(work for _, work in self._parts(topology))
+
+    def mask_work(self, topology: Topology) -> int:
+        return sum(part.num_nodes * work for part, work in self._parts(topology))
+
+    def state_work(self, topology: Topology, N: int, P: int, groups_per_head: float) -> float:
+        """Columns are as those of masks, which count four times, and computed again for the backward pass."""
+        return 6 * self.column_work(topology) * N * P
+
+    def _parts(self, topology: Topology) -> list[tuple[Topology, int]]:
+        """Parts, and multiplications for a column of each."""
+        parts = zip(topology.parts, self.highest_powers(topology), strict=True)
+        return [(part, n * part.num_edges + part.num_nodes) for part, n in parts]
 
 
 class TruncatedResolvent(Resolvent):
-    """``Σ_{k≤n} Aᵏ``, n for each part: by matrix products where these are cheap, by sparse products otherwise."""
+    """``Σ_{k≤n} Aᵏ``, n for each part: by matrix products where these are cheap, by sparse products otherwise.
+
+    Unequal parts are taken one by one: padded to the largest, molecules would take several times as long.
+    """
 
     def __init__(self, topology: Topology, weight: Tensor, powers: tuple[int, ...]):
         super().__init__(topology, weight)
@@ -67,13 +82,19 @@ class TruncatedResolvent(Resolvent):
             return compiled.series(self.topology, self.weight, rhs, self.powers)
         return _Truncated.apply(self.weight, rhs, self.topology, self.powers)
 
+    def mix_mask(self, C: Tensor, B: Tensor, V: Tensor) -> Tensor | None:
+        sizes = self.topology.part_sizes
+        if sizes.size * sizes.max() ** 2 <= 2 * (sizes**2).sum():
+            return None
+        pieces = zip(*(x.split(sizes.tolist(), dim=-2) for x in (self.mask(), C, B, V)), strict=True)
+        return torch.cat([_mix_part(*piece) for piece in pieces], dim=-2)
+
     def _dense_is_cheaper(self, columns: int, advantage: int) -> bool:
         parts = list(zip(self.topology.parts, self.powers, strict=True))
         dense = sum(2 * n.bit_length() * part.num_nodes**3 for part, n in parts)
         return dense < advantage * columns * sum(n * part.num_edges for part, n in parts)
 
     def _solve_dense(self, rhs: Tensor) -> Tensor:
-        """Part by part: padded to the largest, molecules would take ten times as long."""
         parts = self.topology.parts
         weights = self.weight.split([part.num_edges for part in parts], dim=-1)
         pieces = rhs.split([part.num_nodes for part in parts], dim=-2)
@@ -85,6 +106,13 @@ class TruncatedResolvent(Resolvent):
 def _solve_dense(part: Topology, weight: Tensor, rhs: Tensor, power: int) -> Tensor:
     plan = part.tensors("block_plan", weight.device)
     return join(plan, power_series(dense_blocks(plan, weight), power) @ split(plan, rhs))
+
+
+def _mix_part(mask: Tensor, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
+    """``(L ⊙ C Bᵀ) V`` of one part: ``mask [Z·H, S, ≥ S]``, ``C, B [Z, G, S, N]``, ``V [Z, H, S, P]``."""
+    Z, G, S, _ = C.shape
+    mask = mask[..., :S].view(Z, G, -1, S, S)
+    return (mask * (C @ B.mT).unsqueeze(2)).flatten(1, 2) @ V
 
 
 def power_series(A: Tensor, power: int) -> Tensor:

@@ -132,5 +132,4 @@ def require(solver: Solver, topology: Topology) -> Solver:
 def _mask_work(topologies: list[Topology], solvers: Sequence[Solver], N: int, P: int, groups_per_head: float) -> float:
     sizes = topologies[0].part_sizes
     products = int((sizes**2).sum()) * (P + len(topologies) * N * groups_per_head)
-    columns = sum(s.column_work(t) for s, t in zip(solvers, topologies, strict=True)) * int(sizes.max())
-    return 2 * (products + 2 * columns)
+    return 2 * (products + 2 * sum(s.mask_work(t) for s, t in zip(solvers, topologies, strict=True)))

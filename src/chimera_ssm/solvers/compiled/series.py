@@ -52,14 +52,15 @@ class _Series(torch.autograd.Function):
         from chimera_ssm.solvers.kernels import series as kernels
 
         weight, wide = ctx.saved_tensors
-        g, db, plan = padded(grad, kernels.LANES), torch.empty_like(wide), kernels.series_plan(ctx.topology)
+        g, plan, wanted = padded(grad, kernels.LANES), kernels.series_plan(ctx.topology), ctx.needs_input_grad[1]
+        db = torch.empty_like(wide) if wanted else wide.new_empty(0, 0, 0)
         (G, _, K), work = wide.shape, 4 * _work(ctx.topology, ctx.power, wide)
         tasks = G * ctx.power.size
         slots = min(K // kernels.LANES, -(-pool.threads_for(work) // tasks))
         dw = weight.new_zeros(slots, *weight.shape)
         arrays = *arrays_of(weight, wide, g), dw.numpy(), db.numpy()
         pool.run(kernels.backward, tasks * slots, slots, plan, ctx.power, *arrays, work=work)
-        return dw.sum(0), db[..., : ctx.columns], None, None
+        return dw.sum(0), db[..., : ctx.columns] if wanted else None, None, None
 
 
 def _work(topology: Topology, power: np.ndarray, x: Tensor) -> float:

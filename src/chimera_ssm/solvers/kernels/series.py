@@ -1,5 +1,7 @@
 """The truncated series ``x = Σ_{k≤n} Aᵏ b`` and its adjoint, n for each part: all terms of a few columns at a time.
 
+Columns that are zero within a part cost nothing there: a mask has as many as the largest part, of which others use few.
+
 Arrays: ``w [H, E]``, ``b, x, g, db [H, T, K]`` with K a multiple of 16. Parts are nodes ``part[p]`` to ``part[p + 1]``;
 the edges into node t are ``begin[t]`` to ``begin[t + 1]`` of ``edge`` and ``source``.
 """
@@ -50,7 +52,7 @@ def forward(first, last, plan, power, w, b, x):
         here = (head * nodes + start) * K + c
         old, new = 0, (stop - start) * LANES
         gather(b, here, K, terms, old, stop - start)
-        for _ in range(power[p]):
+        for _ in range(power[p] if any_in(b, here, K, stop - start) else 0):
             step(plan, start, stop, w, head * w.shape[1], b, here, K, terms, old, new)
             old, new = new, old
         for t in range(stop - start):
@@ -59,7 +61,10 @@ def forward(first, last, plan, power, w, b, x):
 
 @kernel
 def backward(first, last, slots, plan, power, w, b, g, dw, db):
-    """Tasks are heads times parts times slots: ranges of columns, whose gradients ``dw [slots, H, E]`` are apart."""
+    """Tasks are heads times parts times slots: ranges of columns, whose gradients ``dw [slots, H, E]`` are apart.
+
+    ``db`` is empty if nobody wants it.
+    """
     (heads, nodes, K), parts, edges = b.shape, plan.part.size - 1, w.shape[1]
     blocks, largest = K // LANES, np.diff(plan.part).max() * LANES
     terms, adjoint = np.empty(max(1, power.max()) * largest, b.dtype), np.empty(2 * largest, b.dtype)
@@ -70,16 +75,18 @@ def backward(first, last, slots, plan, power, w, b, g, dw, db):
         products = np.zeros((plan.begin[stop] - lowest, LANES), b.dtype)
         for block in range(blocks * slot // slots, blocks * (slot + 1) // slots):
             here = (head * nodes + start) * K + block * LANES
+            if db.size == 0 and not any_in(b, here, K, stop - start):
+                continue
             gather(b, here, K, terms, 0, stop - start)
             for k in range(1, power[p]):
                 step(plan, start, stop, w, head * edges, b, here, K, terms, (k - 1) * size, k * size)
             gather(g, here, K, adjoint, 0, stop - start)
-            for t in range(stop - start):
+            for t in range(stop - start if db.size else 0):
                 write(db, here + t * K, read(g, here + t * K))
             old, new = 0, size
             for k in range(power[p] - 1, -1, -1):
                 step_back(plan, start, stop, w, head * edges, terms, k * size, adjoint, old, new, products)
-                for t in range(stop - start):
+                for t in range(stop - start if db.size else 0):
                     o, row = here + t * K, read(adjoint, new + t * LANES)
                     store(db, o, load(db, o) + row[0])
                     store(db, o + 8, load(db, o + 8) + row[1])
@@ -87,6 +94,16 @@ def backward(first, last, slots, plan, power, w, b, g, dw, db):
         for e in range(lowest, plan.begin[stop]):
             row = read(products, (e - lowest) * LANES)
             put(dw, (slot * heads + head) * edges + at(plan.edge, e), total(row[0] + row[1]))
+
+
+@inlined
+def any_in(x, o, K, count):
+    """Whether a block of columns has anything but zeros."""
+    for t in range(count):
+        for c in range(LANES):
+            if at(x, o + t * K + c) != 0:
+                return True
+    return False
 
 
 @inlined
