@@ -15,6 +15,7 @@ VARIANTS = {
     "chimera": {},
     "gated": {"local": "gated_gcn"},
     "alone": {"local": "none", "edge_features": None},
+    "batch norms": {"norm": "batch"},
     "neumann": {"resolvent": "neumann"},
     "nodes": {"level": "node", "problem_type": "single_label_classification"},
     "gcn": {"mixer": "gcn"},

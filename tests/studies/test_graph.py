@@ -20,7 +20,7 @@ def results(study):
     }
 
 
-@pytest.mark.parametrize("name", ["graphs", "long-range", "truncation"])
+@pytest.mark.parametrize("name", ["graphs", "long-range"])
 def test_rows_have_equal_parameters(name, tmp_path):
     study = find_study(name)
     data = {"data": "rings:1"}
@@ -32,7 +32,7 @@ def test_rows_have_equal_parameters(name, tmp_path):
         )
         data = {"data": str(path), "targets": "a,b,c,d,e,f,g,h,i,j", "problem": "multi_label_classification"}
     recipes = replace(study, recipe=replace(study.recipe, **data)).recipes()
-    assert len(recipes) == {"graphs": 5, "long-range": 6, "truncation": 4}[name]
+    assert len(recipes) == {"graphs": 6, "long-range": 6}[name]
     counts = [recipe.parameters() for recipe in recipes.values()]
     assert max(counts) <= 1.03 * counts[0]
     assert min(counts) >= 0.97 * counts[0]

@@ -137,7 +137,7 @@ def test_a_failing_run_is_named(tmp_path):
 
 
 def test_names():
-    laptop, paper = ["images", "text", "graphs", "truncation", "long-range"], ["imagenet", "imagenet-small", "c4"]
+    laptop, paper = ["images", "text", "graphs", "long-range"], ["imagenet", "imagenet-small", "c4"]
     assert {*laptop, *paper, "peptides-func", "coco-sp"} < {*all_studies()}
     with pytest.raises(ValueError, match="did you mean 'images'"):
         find_study("image")

@@ -64,6 +64,7 @@ _PEPTIDES = replace(
     find_recipe("graph/peptides-func", "laptop"),
     num_hidden_layers=2,
     state_size=20,
+    norm="batch",  # as GCN, GatedGCN and GPS have it; with layer norms Chimera learns nothing in the first three epochs
     train_limit=3624,  # a third
     epochs=15,
     eval_every=340,  # three epochs
@@ -103,7 +104,7 @@ STUDIES = {
         recipe=_PEPTIDES,
         metric="ap",
         learning_rates=(1e-3, 3e-3),
-        sweep={"epochs": 2, "eval_every": 100_000},
+        sweep={"epochs": 3, "eval_every": 100_000},
         seeds=2,
         sections=(
             Section(
@@ -112,19 +113,9 @@ STUDIES = {
                 (_EXACT, _GPS),
                 note=f"{_NOTE} {_SMALLER}",
             ),
-            Section("Exact and decomposed", _rows("peptides-func", _EXACT, _DAG), note=_SMALLER),
+            Section(TRUNCATED, _rows("peptides-func", _EXACT, _NEUMANN, _DAG, _GPS), (_EXACT, _GPS), note=_SMALLER),
         ),
         figures={"learning-curves": learning_curves},
-    ),
-    # A budget of its own: a series to the diameter, up to 150 on peptides, takes ten times as long as the exact solve.
-    "truncation": Study(
-        doc="The exact resolvent, its series to the diameter, and two DAGs, on a tenth of Peptides-func.",
-        recipe_name="graph/peptides-func",
-        recipe=replace(_PEPTIDES, train_limit=1024, epochs=4, eval_every=100_000, lr=2e-3),
-        metric="ap",
-        learning_rates=(),
-        seeds=2,
-        sections=(Section(TRUNCATED, _rows("peptides-func", _EXACT, _NEUMANN, _DAG, _GPS), note=_SMALLER),),
     ),
     "long-range": Study(
         doc="A colour asked for across a ring, three layers, trained on distances 1 to 24: who hears how far.",

@@ -35,6 +35,7 @@ class GraphRecipe(Recipe):
 
     mixer: Literal["chimera", "gcn", "gine", "gated_gcn", "gps"] = setting("chimera", "what mixes the nodes")
     local: Literal["gcn", "gated_gcn", "none"] = setting("gcn", "the local layer beside Chimera")
+    norm: Literal["layer", "batch"] = setting("layer", "norms of Chimera's layers, and the last of any model")
     resolvent: Literal["exact", "neumann", "dag"] = setting("exact", "exact, truncated, or of two DAGs")
     gamma: float = setting(0.95, "how far nodes hear: bound of what a node takes from its neighbours", above=0, below=1)
     terms: int | None = setting(None, "highest power of the truncated series; none: the diameter", least=1)

@@ -15,6 +15,7 @@ CHOICES = {
     "problem_type": ("regression", "single_label_classification", "multi_label_classification"),
     "mixer": ("chimera", "gcn", "gine", "gated_gcn", "gps"),
     "local": ("gcn", "gated_gcn", "none"),
+    "norm": ("layer", "batch"),
     "resolvent": ("exact", "neumann", "dag"),
 }
 
@@ -36,6 +37,8 @@ class ChimeraGraphConfig(PreTrainedConfig):
         mixer: ``"chimera"``, or a baseline in its place: ``"gcn"``, ``"gine"``, ``"gated_gcn"``, or ``"gps"``, which is
             GatedGCN with attention.
         local: the local layer beside Chimera: ``"gcn"``, ``"gated_gcn"``, which also updates edges, or ``"none"``.
+        norm: before each part of Chimera's layers and after the last: ``"layer"``, as in the paper, or ``"batch"``,
+            with which small models learn sooner; the baselines' layers have batch norms either way.
         resolvent: ``"exact"``; ``"neumann"``, the first ``terms`` of its series; ``"dag"``, of two DAGs in
             place of the graph, which depend on how its nodes are numbered.
         gamma: bound of the row sums of A, between 0 and 1: the nearer to 1, the farther nodes hear; not for ``"dag"``.
@@ -63,6 +66,7 @@ class ChimeraGraphConfig(PreTrainedConfig):
     num_hidden_layers: int = 8
     mixer: str = "chimera"
     local: str = "gcn"
+    norm: str = "layer"
     resolvent: str = "exact"
     gamma: float = 0.95
     terms: int | None = None

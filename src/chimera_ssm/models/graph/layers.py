@@ -40,15 +40,15 @@ class ChimeraGraphLayer(GradientCheckpointingLayer):
         super().__init__()
         width = config.hidden_size
         edge_dim = None if config.edge_features is None else width
-        self.local_norm = nn.LayerNorm(width) if config.local != "none" else None
+        self.local_norm = norm(config) if config.local != "none" else None
         self.local = _local(config, last)
-        self.mixer_norm = nn.LayerNorm(width)
+        self.mixer_norm = norm(config)
         self.mixer = Chimera(
             width, config.num_heads, config.state_size, config.expand, gate=False, edge_dim=edge_dim,
             kind=OnDAG() if config.resolvent == "dag" else OnGraph(config.gamma),
             solver=Neumann(config.terms) if config.resolvent == "neumann" else None,
         )  # fmt: skip
-        self.mlp_norm = nn.LayerNorm(width)
+        self.mlp_norm = norm(config)
         self.mlp = nn.Sequential(
             nn.Linear(width, 4 * width), nn.GELU(), nn.Dropout(config.dropout), nn.Linear(4 * width, width)
         )
@@ -138,6 +138,11 @@ def graph_layer(config: ChimeraGraphConfig, depth: int) -> nn.Module:
     if config.mixer == "chimera":
         return ChimeraGraphLayer(config, last=depth == config.num_hidden_layers - 1)
     return GPSLayer(config) if config.mixer == "gps" else ConvLayer(config)
+
+
+def norm(config: ChimeraGraphConfig) -> nn.Module:
+    """The norm of features ``[T, hidden_size]`` that a model is built with."""
+    return (nn.BatchNorm1d if config.norm == "batch" else nn.LayerNorm)(config.hidden_size)
 
 
 def _local(config: ChimeraGraphConfig, last: bool) -> nn.Module | None:

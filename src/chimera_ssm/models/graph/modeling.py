@@ -12,7 +12,7 @@ from transformers.utils import ModelOutput, can_return_tuple
 
 from chimera_ssm.models.base import ChimeraPreTrainedModel
 from chimera_ssm.models.graph.configuration import ChimeraGraphConfig
-from chimera_ssm.models.graph.layers import Graphs, graph_layer
+from chimera_ssm.models.graph.layers import Graphs, graph_layer, norm
 from chimera_ssm.models.graph.losses import absolute_error, binary_cross_entropy, weighted_cross_entropy
 from chimera_ssm.nn import Chimera
 from chimera_ssm.nn.conv import LocalConv
@@ -103,7 +103,7 @@ class ChimeraGraphModel(ChimeraGraphPreTrainedModel):
         self.position_encoder = FeatureEncoder(config.position_features, width) if config.position_features else None
         self.dropout = nn.Dropout(config.dropout)
         self.layers = nn.ModuleList(graph_layer(config, depth) for depth in range(config.num_hidden_layers))
-        self.norm = nn.LayerNorm(width)
+        self.norm = norm(config)
         self.post_init()
 
     @can_return_tuple
