@@ -2,7 +2,9 @@
 
 import json
 import math
+import os
 import resource
+import signal
 import subprocess
 import sys
 
@@ -11,7 +13,7 @@ import torch
 
 import chimera_ssm
 from chimera_ssm import cli
-from chimera_ssm.cli.bench import cases, graphs, measure, point, report, scaling, table, works
+from chimera_ssm.cli.bench import alone, cases, graphs, measure, point, report, scaling, table, works
 
 PROGRAM = "import sys\nfrom chimera_ssm.cli import main\n"
 
@@ -93,7 +95,7 @@ def test_an_interruption_is_one_line(monkeypatch, capsys):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(measure, "measure", interrupt)
+    monkeypatch.setattr(alone, "measure_alone", interrupt)
     assert cli.main(["bench", "--only", "small"]) == 130
     assert capsys.readouterr().err.strip().splitlines()[-1] == "chimera bench: interrupted"
 
@@ -125,6 +127,16 @@ def test_quick_bench_prints_a_table_and_writes_its_figures(tmp_path, capsys):
     assert run["command"] in text
     assert "| small |" in text
     assert run["machine"]["torch"] in text
+
+
+def killed(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_case_that_is_ended_by_the_system_is_named(monkeypatch):
+    monkeypatch.setattr(alone, "_figures", killed)
+    with pytest.raises(ValueError, match=r"^small was ended by the system, .* memory is short"):
+        alone.measure_alone(cases.CASES["small"], 0.01, None)
 
 
 def test_functions_take_turns_after_a_first_call():

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
         torch.set_num_threads(args.threads)
     machine, seconds = report.describe_machine(), _QUICK_SECONDS if args.quick else _SECONDS
     with _progress() as progress:
-        results = _measure(chosen, seconds, progress)
+        results = _measure(chosen, seconds, args.threads, progress)
         points = [] if args.plot is None else _scale(args.quick, torch.get_num_threads(), progress)
     console = rich.get_console()
     # A file or a pipe has no width of its own: do not squeeze the table.
@@ -77,13 +77,13 @@ def _progress() -> Progress:
     return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
-def _measure(chosen: list[Case], seconds: float, progress: Progress) -> list[Result]:
-    from chimera_ssm.cli.bench.measure import measure
+def _measure(chosen: list[Case], seconds: float, threads: int | None, progress: Progress) -> list[Result]:
+    from chimera_ssm.cli.bench.alone import measure_alone
 
     results, task = [], progress.add_task("", total=len(chosen))
     for case in chosen:
         progress.update(task, description=case.name)
-        results.append(measure(case, seconds))
+        results.append(measure_alone(case, seconds, threads))
         progress.advance(task)
     return results
 
