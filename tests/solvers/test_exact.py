@@ -107,8 +107,8 @@ def test_mix(topology, solver, form, engine, dtype, monkeypatch):
 @pytest.mark.parametrize(
     "topology", [chimera.Line(70), chimera.GridDAG((10, 5), (1, 0)), chimera.GridDAG((12, 2, 2))], ids=str
 )
-def test_states_of_long_topologies_are_computed_twice(topology, dtype, monkeypatch):
-    """In segments, of which only the last one's states need not be computed again."""
+def test_states_of_long_topologies_are_computed_in_segments(topology, dtype, monkeypatch):
+    """What crosses from one to the next is kept by the forward pass on a line, and computed once more otherwise."""
     monkeypatch.setattr(states, "_SEGMENT", 16)
     test_mix(topology, chimera.Sweep(), "state", "kernels", dtype, monkeypatch)
 

@@ -14,7 +14,8 @@ from chimera_ssm.topology import Topology
 if TYPE_CHECKING:
     from chimera_ssm.solvers.kernels.plan import SweepPlan
 
-#: Nodes whose states the adjoint keeps at once, a megabyte in float32. More nodes make it compute all states twice.
+#: Nodes whose states the adjoint keeps at once, a megabyte in float32. More nodes make it compute all states twice, but
+#: on lines, where so little crosses from one segment to the next that the forward pass keeps it.
 _SEGMENT = 4096
 
 
@@ -30,20 +31,25 @@ class _StateMix(torch.autograd.Function):
         from chimera_ssm.solvers.kernels import pool, states
 
         ctx.save_for_backward(V, *tensors)
-        ctx.topologies = topologies
+        ctx.topologies, ctx.kept = topologies, [V.new_empty(0)] * len(topologies)
         if not values_wanted():
             return torch.empty_like(V)
         v = padded(V.detach(), states.CHANNELS).flatten(0, 1)
-        y = zeros(*v.shape, like=v)
+        y, tasks = zeros(*v.shape, like=v), v.shape[0] * v.shape[2] // states.CHANNELS
         calls = []
-        for topology, w, scale, C, B in zip(topologies, *quarters(tensors), strict=True):
+        for d, (topology, w, scale, C, B) in enumerate(zip(topologies, *quarters(tensors), strict=True)):
             plan, (others, begin, edge, place, _) = plan_of(topology, carry=True), _other_edges(topology)
+            b, c = _in_blocks(B, topology), _in_blocks(C, topology)
             segment = min(max(512, 8 * plan.slots), topology.num_nodes)
-            steps = plan.node, plan.carried, begin, edge, place, plan.slot, plan.slots, segment
-            arrays = arrays_of(w, scale.flatten(0, 1), _in_blocks(B, topology), _in_blocks(C, topology), v, y)
+            if others == 0 and topology.num_nodes > _SEGMENT:
+                segment = min(segment, _SEGMENT)
+                rows = -(-topology.num_nodes // _SEGMENT) * b.shape[1] * (plan.slots + 3)
+                ctx.kept[d] = v.new_empty(tasks * rows * states.BLOCK)
+            steps = plan.node, plan.carried, begin, edge, place, plan.slot, plan.slots, segment, _SEGMENT
+            arrays = arrays_of(w, scale.flatten(0, 1), b, c, v, y, ctx.kept[d])
             calls.append((states.KERNELS[others][0], (steps, tuple(arrays))))
         work = len(topologies) * _state_work(topologies[0], v, tensors[-1])
-        pool.run_each(calls, v.shape[0] * (v.shape[2] // states.CHANNELS), work)
+        pool.run_each(calls, tasks, work)
         return y.view(*V.shape[:3], -1)[..., : V.shape[3]]
 
     @staticmethod
@@ -56,7 +62,7 @@ class _StateMix(torch.autograd.Function):
         dv, parts = zeros(*v.shape, like=v), v.shape[2] // states.CHANNELS
         ranges = min(pool.threads_for(_state_work(ctx.topologies[0], v, tensors[-1])), v.shape[0] * parts)
         results: list[list[Tensor]] = [[], [], [], []]
-        for topology, w, scale, C, B in zip(ctx.topologies, *quarters(tuple(tensors)), strict=True):
+        for topology, kept, w, scale, C, B in zip(ctx.topologies, ctx.kept, *quarters(tuple(tensors)), strict=True):
             plan, (others, begin, edge, place, latest) = plan_of(topology, carry=True), _other_edges(topology)
             segment = min(max(_SEGMENT, 4 * plan.slots), topology.num_nodes)
             b, c = _in_blocks(B, topology), _in_blocks(C, topology)
@@ -66,15 +72,15 @@ class _StateMix(torch.autograd.Function):
                 plan.node, plan.carried, begin, edge, place, _source_slots(topology), _places(topology, segment),
                 latest, plan.slot, _back_slots(topology), plan.slots, segment,
             )  # fmt: skip
-            arrays = tuple(arrays_of(w, scale.flatten(0, 1), b, c, v, g, dw, dscale, dB, dC, dv))
+            arrays = tuple(arrays_of(w, scale.flatten(0, 1), b, c, v, g, kept, dw, dscale, dB, dC, dv))
             pool.run(states.KERNELS[others][1], ranges, ranges, steps, arrays)
             gradients = (
                 dw.sum(0),
                 dscale.sum(0).view(scale.shape),
                 *(_from_blocks(x.sum(0), C, topology) for x in (dC, dB)),
             )
-            for kept, gradient in zip(results, gradients, strict=True):
-                kept.append(gradient)
+            for result, gradient in zip(results, gradients, strict=True):
+                result.append(gradient)
         dV = dv.view(*V.shape[:3], -1)[..., : V.shape[3]]
         return dV, None, *results[0], *results[1], *results[2], *results[3]
 

@@ -150,9 +150,12 @@ def advance(others, x, k, new, cw, ew, begin, place, h, here):
 
 @inlined
 def forward(others, first, last, steps, arrays):
-    """Add the mix of one topology to Y, for tasks ``first`` to ``last``; B and C are in the order of steps."""
-    node, carried, begin, edge, place, slot, slots, segment = steps
-    w, beta, B, C, V, Y = arrays
+    """Add the mix of one topology to Y, for tasks ``first`` to ``last``; B and C are in the order of steps.
+
+    The states before every step that is a multiple of ``stride`` are kept in ``kept [tasks, …]``, unless it is empty.
+    """
+    node, carried, begin, edge, place, slot, slots, segment, stride = steps
+    w, beta, B, C, V, Y, kept = arrays
     (heads, edges), (groups, blocks, nodes, _), P = w.shape, B.shape, V.shape[2]
     parts, rows = P // CHANNELS, slots + 3  # after the slots: one never read, what is carried, zeros
     h = np.zeros((blocks, rows, BLOCK), V.dtype)
@@ -167,6 +170,8 @@ def forward(others, first, last, steps, arrays):
         h[:] = 0
         for start in range(0, nodes, segment):
             count = min(nodes - start, segment)
+            if kept.size > 0 and start % stride == 0:
+                cross(kept, (task * -(-nodes // stride) + start // stride) * h.size, h, 0, h.size)
             gather(v, V, node, start, count, vo, P)
             multiply(v, beta, node, start, count, bo)
             gather(y, Y, node, start, count, vo, P)
@@ -298,14 +303,16 @@ def backward(others, first, last, ranges, steps, arrays):
 
     States are computed again for a segment of nodes at a time, eight blocks of states in turn while what belongs to the
     segment's nodes is in the cache. If there are several segments, they are computed once more before, to keep those
-    that cross from segment to segment. In the rows ``h`` of a segment ``there`` tells where an edge's source is: among
-    the slots as they were at its begin, or, after the block carried into it, among its own steps.
+    that cross from segment to segment, unless the forward pass has (``kept``). In the rows ``h`` of a segment ``there``
+    tells where an edge's source is: among the slots as they were at its begin, or, after the block carried into it,
+    among its own steps.
     """
     node, carried, edge, slots, segment = steps.node, steps.carried, steps.edge, steps.slots, steps.segment
-    w, beta, B, C, V, G, dw, dbeta, dB, dC, dV = arrays
+    w, beta, B, C, V, G, kept, dw, dbeta, dB, dC, dV = arrays
     (heads, edges), (groups, blocks, nodes, _), P = w.shape, B.shape, V.shape[2]
     parts, segments, rows, together = P // CHANNELS, -(-nodes // segment), slots + 3, min(blocks, BLOCKS_IN_TURN)
-    kept = np.zeros((segments, together, rows, BLOCK), V.dtype)
+    known = kept.size > 0
+    crossing, size = kept if known else np.zeros(segments * together * rows * BLOCK, V.dtype), rows * BLOCK
     states, adjoint = np.zeros((together, rows, BLOCK), V.dtype), np.zeros((together, rows, BLOCK), V.dtype)
     h = np.zeros((rows + 1 + segment, BLOCK), V.dtype)
     v, g = np.empty((nodes, CHANNELS), V.dtype), np.empty((nodes, CHANNELS), V.dtype)
@@ -329,17 +336,19 @@ def backward(others, first, last, ranges, steps, arrays):
                 turns, to_slot = min(together, blocks - block), r * groups * blocks * nodes * STATES
                 states[:] = 0
                 adjoint[:, slots + 1] = 0
-                for s in range(segments):
+                for s in range(0 if known else segments):
                     start, stop = s * segment, min((s + 1) * segment, (segments - 1) * segment)
                     for turn in range(turns):
-                        go, ko = (group * blocks + block + turn) * nodes * STATES, (s * together + turn) * rows * BLOCK
-                        cross_segments(others, start, stop, turn, go, steps, weights, B, v, states, kept, ko)
+                        go, ko = (group * blocks + block + turn) * nodes * STATES, (s * together + turn) * size
+                        cross_segments(others, start, stop, turn, go, steps, weights, B, v, states, crossing, ko)
                 for s in range(segments - 1, -1, -1):
                     start, count = s * segment, min(nodes - s * segment, segment)
                     for turn in range(turns):
-                        go, ko = (group * blocks + block + turn) * nodes * STATES, (s * together + turn) * rows * BLOCK
+                        go, ko = (group * blocks + block + turn) * nodes * STATES, (s * together + turn) * size
+                        if known:
+                            ko = ((task * segments + s) * blocks + block + turn) * size
                         dgo = go + to_slot
-                        recall_segment(others, start, count, go, dgo, steps, weights, B, v, g, kept, ko, h, dC)
+                        recall_segment(others, start, count, go, dgo, steps, weights, B, v, g, crossing, ko, h, dC)
                         gradients = dv, dcw, dew, dB
                         descend(others, start, count, turn, go, dgo, steps, weights, B, C, v, g, h, adjoint, gradients)
             hand_out(head, part, steps, w, beta, V, dv, dcw, dew, dw, dbeta, dV)
