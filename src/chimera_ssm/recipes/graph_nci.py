@@ -7,6 +7,7 @@ LAPTOP = GraphRecipe(
     data="nci",
     mixer="chimera",
     local="gcn",
+    norm="batch",
     hidden_size=64,
     num_hidden_layers=3,
     state_size=16,

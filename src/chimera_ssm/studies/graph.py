@@ -64,7 +64,6 @@ _PEPTIDES = replace(
     find_recipe("graph/peptides-func", "laptop"),
     num_hidden_layers=2,
     state_size=20,
-    norm="batch",  # as GCN, GatedGCN and GPS have it; with layer norms Chimera learns nothing in the first three epochs
     train_limit=3624,  # a third
     epochs=15,
     eval_every=340,  # three epochs
