@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import chimera_ssm
 from chimera_ssm import cli
 
 ROOT = Path(__file__).parents[1]
@@ -70,6 +71,12 @@ def test_the_site_has_every_page():
     pages = {str(p.relative_to(ROOT / "docs")) for p in PAGES[1:]}
     assert len(named) == len(set(named))
     assert set(named) == {page for page in pages if not page.startswith("results/")}
+
+
+def test_the_api_has_every_public_name():
+    shown = re.findall(r"^::: \S+?(\w+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+    kinds = {name for name in chimera_ssm.__all__ if name == "Kind" or name.startswith("On")}  # a module of its own
+    assert {*chimera_ssm.__all__} - kinds - {"__version__"} <= {*shown}
 
 
 def test_the_site_is_built_without_a_warning(tmp_path):

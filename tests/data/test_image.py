@@ -65,7 +65,7 @@ def test_idx_files_are_read_gzipped_or_not(idx_folder, monkeypatch):
     assert data.train.sample(13)["labels"] == 3
     pixels = np.random.default_rng(0).integers(0, 256, (30, 6, 5), dtype=np.uint8)
     assert np.array_equal(data.train.sample(13)["pixel_values"][0], pixels[13])
-    monkeypatch.setattr(images, "FASHION_PLACES", ("/nowhere", str(idx_folder)))
+    monkeypatch.setattr(images, "FASHION_PACKAGE", str(idx_folder))
     assert len(load_images("fashion-mnist", 1).test) == 10
 
 
@@ -83,8 +83,9 @@ def test_folders_of_pictures_are_read(picture_folder):
 
 
 def test_missing_data_are_one_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr(images, "FASHION_PLACES", ("/nowhere", "~/nowhere"))
-    with pytest.raises(ValueError, match=r"looked for in /nowhere and ~/nowhere .* dataset-fashion-mnist, or name"):
+    monkeypatch.setattr(images, "FASHION_PACKAGE", "/nowhere")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(ValueError, match=r"in /nowhere and .*/chimera/fashion-mnist .* dataset-fashion-mnist, or name"):
         load_images("fashion-mnist", 1)
     with pytest.raises(ValueError, match="there is no data set and no folder 'digit'"):
         load_images("digit", 1)

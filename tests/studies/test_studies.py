@@ -130,6 +130,15 @@ def test_what_comes_then_and_the_majority_are_reported():
     assert whole.on("here").then["later"].recipe.data == "here"
 
 
+def test_data_are_in_the_folder_of_their_name_or_in_the_folder_itself(tmp_path):
+    text = find_study("text")
+    (tmp_path / "wikitext-2").mkdir()
+    on = text.on(str(tmp_path))
+    assert on.recipe.data == str(tmp_path / "wikitext-2")
+    assert {study.recipe.data for study in on.then.values()} == {str(tmp_path)}
+    assert find_study("c4").on(str(tmp_path)).recipe.data == str(tmp_path)
+
+
 def test_a_failing_run_is_named(tmp_path):
     bad = study(recipe=replace(RECIPE, batch_size=10_000))
     with pytest.raises(ValueError, match="a batch has 10000 samples"):

@@ -62,8 +62,7 @@ def load_corpora(data: str, text_column: str) -> Corpora:
             f"there is no data set, no file and no folder {data!r}; data is pydoc, wikitext-2, c4, or files with one "
             f"of the endings {' '.join(_SUFFIXES)}"
         )
-    inner = path / "wikitext-2"  # in a folder of data sets
-    return _folder(inner if inner.is_dir() else path, text_column)
+    return _folder(path, text_column)
 
 
 def _pydoc() -> Corpus:

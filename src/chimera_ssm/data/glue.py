@@ -78,7 +78,7 @@ def load_glue(name: str, data: str) -> tuple[Texts, Texts]:
     """
     task = TASKS[name]
     home = Path(data).expanduser()
-    for folder in (home / task.folder, home / "glue" / task.folder, home):
+    for folder in (home / task.folder, home):
         if (folder / "train.tsv").is_file():
             return read_tsv(folder / "train.tsv", task), read_tsv(folder / task.dev, task)
     if data == "glue":

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from chimera_ssm.data import molecules
+from chimera_ssm.data.cache import cache_folder
 from chimera_ssm.data.graph_store import Graph, GraphStore, kept
 from chimera_ssm.data.rings import rings
 from chimera_ssm.data.samples import Part, Samples, split
@@ -86,7 +87,9 @@ def load_graphs(
     elif data.startswith("pyg:"):
         found = _pyg(data.removeprefix("pyg:"))
     elif data in LRGB and not path.is_dir():
-        found = _lrgb(data)
+        found = _lrgb(data, cache_folder() / "lrgb")
+    elif path.name in LRGB and any((path / made).is_dir() for made in ("raw", "processed")):
+        found = _lrgb(path.name, path.parent)
     elif path.is_dir() and any((path / files[0]).exists() for files in (_FUNCTION, _STRUCTURE)):
         found = _peptides(path, structure=not (path / _FUNCTION[0]).exists())
     elif path.exists():
@@ -139,12 +142,12 @@ def _whole(store: GraphStore, problem: str, atoms: bool = True) -> GraphData:
 # PyG
 
 
-def _lrgb(name: str) -> GraphData:
+def _lrgb(name: str, root: Path) -> GraphData:
+    """PyG's files, in a folder of their name in ``root``."""
     from torch_geometric.datasets import LRGBDataset
 
-    root = str(Path("~/.cache/chimera/lrgb").expanduser())
     try:
-        parts = [LRGBDataset(root, name, split=part) for part in _PARTS]
+        parts = [LRGBDataset(str(root), name, split=part) for part in _PARTS]
     except Exception as error:  # network and files: of many kinds
         files = " and ".join(_STRUCTURE if name.endswith("struct") else _FUNCTION)
         hint = f"; or name a folder with {files} with --data FOLDER" if name.startswith("peptides") else ""
@@ -169,7 +172,7 @@ def _pyg(name: str) -> GraphData:
     options: dict[str, Any] = {"name": which} if which else {}
     accepted = inspect.signature(build).parameters
     if "root" in accepted:
-        options["root"] = str(Path("~/.cache/chimera/pyg").expanduser() / name)
+        options["root"] = str(cache_folder() / "pyg" / name)
     try:
         if "split" in accepted and accepted["split"].default == "train":
             parts = [build(**options, split=part) for part in _PARTS]

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from chimera_ssm.data.cache import cache_folder
 from chimera_ssm.data.samples import Samples
 from chimera_ssm.nn.wiring import Wiring, join, wire
 from chimera_ssm.topology import Topology
@@ -267,7 +268,7 @@ def kept(name: str, folder: Path | None, source: bytes, make: Callable[[], Graph
         make: makes the store.
     """
     digest = blake2b(source, digest_size=8, salt=str(_FORMAT).encode()).hexdigest()
-    cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "chimera" / "graphs"
+    cache = cache_folder() / "graphs"
     writable = folder is not None and os.access(folder, os.W_OK)
     places = [place / f"{name}-{digest}.npz" for place in ([folder] if writable and folder else []) + [cache]]
     for path in places:

@@ -13,12 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from chimera_ssm.data.cache import cache_folder
 from chimera_ssm.data.samples import Samples, split
 
 FASHION_LABELS = (
     "T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot",
 )  # fmt: skip
-FASHION_PLACES = ("/usr/share/datasets/fashion-mnist", "~/.cache/chimera/fashion-mnist")
+FASHION_PACKAGE = "/usr/share/datasets/fashion-mnist"  # Debian's
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
 
@@ -119,12 +120,12 @@ def _in_memory(pixels: Tensor, classes: Tensor, num_channels: int) -> Images:
 
 
 def _fashion_mnist(num_channels: int) -> ImageData:
-    for place in FASHION_PLACES:
-        folder = Path(place).expanduser()
+    places = Path(FASHION_PACKAGE), cache_folder() / "fashion-mnist"
+    for folder in places:
         if folder.is_dir():
             return _idx_folder(folder, num_channels)
     raise ValueError(
-        f"Fashion-MNIST was looked for in {' and '.join(FASHION_PLACES)} and is in neither: install Debian's package "
+        f"Fashion-MNIST was looked for in {' and '.join(map(str, places))} and is in neither: install Debian's package "
         f"dataset-fashion-mnist, or name the folder of its four idx files with --data FOLDER"
     )
 

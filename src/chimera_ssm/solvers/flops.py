@@ -20,17 +20,17 @@ from chimera_ssm.topology.names import topology_of
 def multiplications(
     topologies: Sequence[Topology], state_size: int, head_size: int, groups_per_head: float, solver: Any = None
 ) -> float:
-    """Of a mix, per head: ``Σ S² (P + D (N·G/H + 1)) + Σ_d w_d S`` by masks, ``Σ_d (w_d + 2 T) N P`` by states.
+    """Of a mix, per head: ``Σ S² (P + D (N·G/H + 1)) + Σ_d m_d`` by masks, ``Σ_d (w_d + 2 T) N P`` by states.
 
-    S are the sizes of parts, w_d multiplications to solve for a column on topology d.
+    S are the sizes of parts, m_d multiplications to make the mask of topology d, w_d to solve for a column on it.
     """
     N, P, D = state_size, head_size, len(topologies)
     choice = select_solver(topologies, N, P, groups_per_head, solver)
-    columns = sum(s.column_work(t) for s, t in zip(choice.solvers, topologies, strict=True))
+    pairs = list(zip(choice.solvers, topologies, strict=True))
     if choice.form == "state":
-        return (columns + 2 * D * topologies[0].num_nodes) * N * P
-    sizes = topologies[0].part_sizes
-    return int((sizes**2).sum()) * (P + D * (N * groups_per_head + 1)) + columns * int(sizes.max())
+        return (sum(s.column_work(t) for s, t in pairs) + 2 * D * topologies[0].num_nodes) * N * P
+    entries = int((topologies[0].part_sizes ** 2).sum())
+    return entries * (P + D * (N * groups_per_head + 1)) + sum(s.mask_work(t) for s, t in pairs)
 
 
 def _forward(V: Any, weights: Any, Cs: Any, Bs: Any, scales: Any, topologies: str, solver: str, **_: Any) -> int:

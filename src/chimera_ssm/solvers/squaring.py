@@ -15,7 +15,10 @@ from chimera_ssm.topology.plans import BlockPlan
 
 @dataclass(frozen=True)
 class Squaring(Solver):
-    """Exact on any acyclic topology: ``L = (I + A)(I + A²)(I + A⁴)…``, ⌈log₂(ℓ+1)⌉ factors for longest path ℓ."""
+    """Exact on any acyclic topology: ``L = (I + A)(I + A²)(I + A⁴)…``, ⌈log₂(ℓ+1)⌉ factors for longest path ℓ.
+
+    T³ multiplications for each factor and each power.
+    """
 
     def why_not(self, topology: Topology) -> str | None:
         if topology.is_acyclic:

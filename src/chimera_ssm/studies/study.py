@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise, product
+from pathlib import Path
 from typing import Any, Literal
 
 from chimera_ssm.training.recipe import Recipe
@@ -152,9 +153,11 @@ class Study:
         """The one that counts, of the metrics of a result."""
         return metrics[self.metric]
 
-    def on(self, data: str) -> Study:
-        """The same study on the data of another folder."""
-        then = {name: study.on(data) for name, study in self.then.items()}
+    def on(self, folder: str) -> Study:
+        """The same study on the data in a folder: in the folder of their name within it, or else in itself."""
+        inner = Path(folder) / getattr(self.recipe, "data")  # noqa: B009  (each kind's settings have it)
+        data = str(inner) if inner.is_dir() else folder
+        then = {name: study.on(folder) for name, study in self.then.items()}
         return replace(self, recipe=replace(self.recipe, data=data), then=then)
 
 

@@ -12,14 +12,14 @@ _SECONDS = 1.0
 
 def measured(path: Path) -> list[dict[str, Any]]:
     """For each case what it is and its ratios to attention, measured once and kept in a file."""
+    from chimera_ssm.cli.bench.alone import measure_alone
     from chimera_ssm.cli.bench.cases import pick
-    from chimera_ssm.cli.bench.measure import measure
 
     if path.exists():
         return json.loads(path.read_text(encoding="utf-8"))
     found = []
     for case in pick(list(CASES)):
-        result = measure(case, _SECONDS)
+        result = measure_alone(case, _SECONDS, None)
         assert result.backward is not None
         ratios = {"forward": result.forward.ratio, "backward": result.backward.ratio}
         found.append({"what": case.what, "against": case.against, **ratios})

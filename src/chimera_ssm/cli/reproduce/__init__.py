@@ -61,7 +61,8 @@ def run(args: argparse.Namespace) -> None:
 
     machine, jobs = _machine(args), _jobs(args)
     studies = find_studies(args.name, args.scale)
-    studies = {name: _on(study, args.data, len(studies) > 1) for name, study in studies.items()}
+    if args.data is not None:
+        studies = {name: study.on(args.data) for name, study in studies.items()}
     command = f"chimera reproduce {args.name}"
     command += f" --scale {args.scale}" * bool(args.scale) + " --data FOLDER" * bool(args.data)
     blocks: list[Block] = []
@@ -96,7 +97,7 @@ def _list() -> None:
     for name, table in TABLES.items():
         rich.print(f"  [bold]{name}[/]: {table.doc}")
     rich.print(f"  [bold]{COST}[/]: section 6: the time of a training step, about 1.5 times a Transformer's")
-    rich.print("Whole studies, which the tables are sections of:")
+    rich.print("Whole studies, of which most tables are sections:")
     for name, study in all_studies().items():
         if name not in TABLES:
             rich.print(f"  [bold]{name}[/]: {study.doc}")
@@ -119,13 +120,6 @@ def _jobs(args: argparse.Namespace) -> int:
     if args.jobs < 1:
         raise ValueError(f"--jobs must be at least 1, found {args.jobs}")
     return args.jobs
-
-
-def _on(study: Study, data: str | None, several: bool) -> Study:
-    """The study on the data of a folder; where there are several, each has a folder in it."""
-    if data is None:
-        return study
-    return study.on(str(Path(data) / getattr(study.recipe, "data")) if several else data)  # noqa: B009
 
 
 def conduct_with_bar(

@@ -28,7 +28,7 @@ class ChimeraGraphConfig(PreTrainedConfig):
         edge_features: the same for edges; ``None`` for none.
         position_features: features of a node that tell where it is, such as eigenvectors of the Laplacian; 0 for none.
         level: ``"graph"`` for a prediction for each graph, ``"node"`` for each node.
-        problem_type: as in `transformers`; ``"regression"`` is by absolute error, classes of nodes are weighted by how
+        problem_type: as in `transformers`; ``"regression"`` is by absolute error, classes are weighted by how
             rare they are in a batch.
         label_mean: of each target of a regression, added to what the model says times ``label_std``.
         label_std: of each target of a regression.
