@@ -301,6 +301,26 @@ def test_data_sets_of_pyg(monkeypatch):
         load_graphs("pyg:Few")
 
 
+def test_files_of_the_benchmark_are_read_from_a_folder_of_its_name(tmp_path, monkeypatch):
+    pytest.importorskip("torch_geometric")
+    from torch_geometric import datasets
+    from torch_geometric.data import Data, InMemoryDataset
+
+    class Benchmark(InMemoryDataset):
+        def __init__(self, root, name, split):
+            super().__init__()
+            assert (root, name) == (str(tmp_path), "coco-sp")
+            edges = torch.tensor([[0, 1], [1, 0]])
+            y = torch.tensor([0, 1] if split == "train" else [1, 0])
+            self.data, self.slices = self.collate([Data(torch.rand(2, 14), edges, torch.rand(2, 2), y)] * 2)
+
+    monkeypatch.setattr(datasets, "LRGBDataset", Benchmark)
+    (tmp_path / "coco-sp" / "raw").mkdir(parents=True)
+    data = load_graphs(str(tmp_path / "coco-sp"))
+    assert data.train.sample(0)["labels"].tolist() == [0, 1]
+    assert data.test.sample(1)["labels"].tolist() == [1, 0]
+
+
 def test_plans_of_a_data_set_of_pyg_are_kept_beside_it(tmp_path, monkeypatch):
     pytest.importorskip("torch_geometric")
     from torch_geometric import datasets
