@@ -7,9 +7,11 @@ Arrays, with all leading dimensions in H: weights ``[H, E]``; −L and −U off 
 import numpy as np
 
 from chimera_ssm.solvers.kernels.jit import inlined, kernel
-from chimera_ssm.solvers.kernels.simd import at, load, put, splat, store
+from chimera_ssm.solvers.kernels.simd import aligned, at, load, put, splat, store, store_past
 
 LANES = 8
+#: Bytes of a part's inverse that stay in a second-level cache beside its L⁻¹.
+_CACHED = 1 << 17
 
 
 @kernel
@@ -93,9 +95,12 @@ def invert(first, last, plan, lower, upper, inverse, x):
     """Rows of (I − A)⁻¹ within each part, ``x [H, T, S]`` with S nodes in the largest part; tasks are heads × parts.
 
     Row i of L⁻¹ is zero but for its descendants: only there is it ever written or read. Rows of the inverse are sums of
-    others, and are written where they belong at once.
+    others. Those of a small part are made in the cache, and then written without being read into it first; others are
+    written where they belong at once.
     """
     _, nodes, S = x.shape
+    small = S * S * x.itemsize <= _CACHED
+    made = np.empty((1, S if small else 0, S), x.dtype)
     parts, width = plan.part.size - 1, -(-S // 8) * 8
     block = np.empty((np.diff(plan.part).max(), width), x.dtype)
     for task in range(first, last):
@@ -103,10 +108,13 @@ def invert(first, last, plan, lower, upper, inverse, x):
         fo, io = head * lower.shape[1], head * nodes
         for i in range(begin, end):
             start_row(block, width, begin, i, plan, lower, fo)
+        out, origin = (made, -begin) if small else (x, io)
         for i in range(end - 1, begin - 1, -1):
-            o, s = (io + at(plan.node, i)) * S, at(inverse, io + i)
-            sum_rows(x, o, S, io, at(plan.upper_begin, i), at(plan.upper_begin, i + 1), plan, upper, fo)
-            add_part(x, o, S, s, block, width * (i - begin), at(plan.low, i), at(plan.high, i))
+            o, s = (origin + at(plan.node, i)) * S, at(inverse, io + i)
+            sum_rows(out, o, S, origin, at(plan.upper_begin, i), at(plan.upper_begin, i + 1), plan, upper, fo)
+            add_part(out, o, S, s, block, width * (i - begin), at(plan.low, i), at(plan.high, i))
+        if small:
+            copy_past(x, (io + begin) * S, made, (end - begin) * S)
 
 
 @inlined
@@ -158,6 +166,19 @@ def add_part(x, o, S, scale, y, there, low, high):
         store(x, o + c, load(x, o + c) + splat(scale) * load(y, there + c))
     for c in range(whole, min(high, S)):
         put(x, o + c, at(x, o + c) + scale * at(y, there + c))
+
+
+@inlined
+def copy_past(out, o, x, count):
+    """Copy ``count`` numbers from the begin of ``x`` past the caches."""
+    first = min(o + count, aligned(out, o))
+    last = first + (o + count - first) // 8 * 8
+    for k in range(o, first):
+        put(out, k, at(x, k - o))
+    for k in range(first, last, 8):
+        store_past(out, k, load(x, k - o))
+    for k in range(last, o + count):
+        put(out, k, at(x, k - o))
 
 
 @inlined

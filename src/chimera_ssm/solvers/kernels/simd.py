@@ -97,6 +97,35 @@ def store(typing, array, offset, vector):
 
 
 @intrinsic
+def store_past(typing, array, offset, vector):
+    """`store` past the caches, for what nobody reads soon; only where `aligned` allows."""
+
+    def generate(context, builder, signature, args):
+        pointer, size = _address(context, builder, signature, args, vector)
+        stored = builder.store(args[2], pointer, align=WIDTH * size)
+        stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(_INT32, 1)]))
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, vector), generate
+
+
+@intrinsic
+def _address_of(typing, array):
+    def generate(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.ptrtoint(data, context.get_value_type(types.intp))
+
+    return types.intp(array), generate
+
+
+@inlined
+def aligned(array, offset):
+    """The first offset from ``offset`` on at which a whole vector is aligned."""
+    size = WIDTH * array.itemsize
+    return offset + (-(_address_of(array) + offset * array.itemsize) % size) // array.itemsize
+
+
+@intrinsic
 def splat(typing, number):
     """Eight times the same number."""
 
