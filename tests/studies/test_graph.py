@@ -61,6 +61,6 @@ def test_learning_curves(tmp_path):
             )
     figure = learning_curves(study, results(study), tmp_path)
     (axes,) = figure.axes
-    assert len(axes.lines) == 10
+    assert len(axes.lines) == 12  # six rows, two seeds
     assert axes.lines[0].get_ydata().tolist() == [0.25, 0.5]
-    assert len(axes.get_legend().get_texts()) == 5
+    assert len(axes.get_legend().get_texts()) == 6
