@@ -66,3 +66,12 @@ def test_a_graph_whose_factors_do_not_fit_is_refused_with_their_size(monkeypatch
 def test_the_choice_never_approximates():
     for topology in zoo.ZOO.values():
         assert not isinstance(chimera.select_solver(topology).solver, chimera.Neumann)
+
+
+def test_the_series_takes_masks_only_while_they_are_small():
+    def form(*sizes):
+        trees = [zoo.random_tree(size) for size in sizes]
+        return chimera.select_solver(chimera.batch(trees), 64, 64, 1.0, chimera.Neumann(64)).form
+
+    assert form(300) == form(300, 20, 20) == form(2000) == "mask"
+    assert form(2100) == form(1500, 1500) == "state"

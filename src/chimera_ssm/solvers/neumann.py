@@ -17,6 +17,8 @@ from chimera_ssm.topology import Topology
 
 #: How many multiplications of a matrix product cost as much as one of a sparse product: of the kernel, of PyTorch.
 _DENSE_ADVANTAGE, _DENSE_ADVANTAGE_PLAIN = 4, 16
+#: Entries of a mask that may be kept for each head if that is quicker: 16 MB in float32.
+_SMALL_MASK = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,12 @@ class Neumann(Solver):
         return sum(part.num_nodes * work for part, work in self._parts(topology))
 
     def state_work(self, topology: Topology, N: int, P: int, groups_per_head: float) -> float:
-        """Columns are as those of masks, which count four times, and computed again for the backward pass."""
-        return 6 * self.column_work(topology) * N * P
+        """Columns are as those of masks, which count four times, and computed again for the backward pass.
+
+        Large masks, which are kept for the backward pass, have to be cheaper by far.
+        """
+        weight = 6 if int((topology.part_sizes**2).sum()) <= _SMALL_MASK else 1
+        return weight * self.column_work(topology) * N * P
 
     def _parts(self, topology: Topology) -> list[tuple[Topology, int]]:
         """Parts, and multiplications for a column of each."""
