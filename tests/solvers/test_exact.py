@@ -113,6 +113,16 @@ def test_states_of_long_topologies_are_computed_in_segments(topology, dtype, mon
     test_mix(topology, chimera.Sweep(), "state", "kernels", dtype, monkeypatch)
 
 
+@DTYPES
+@pytest.mark.parametrize("topology", [chimera.Line(33), chimera.GridDAG((12, 3))], ids=str)
+def test_states_and_channels_of_several_turns(topology, dtype, monkeypatch):
+    """More states than the adjoint takes in one turn, more channels than one task has, and several segments."""
+    monkeypatch.setattr(states, "_SEGMENT", 16)
+    monkeypatch.setitem(globals(), "N", 37)
+    monkeypatch.setitem(globals(), "P", 21)
+    test_mix(topology, chimera.Sweep(), "state", "kernels", dtype, monkeypatch)
+
+
 def use_engine(monkeypatch, engine):
     """Compiled kernels where there are any, or plain PyTorch as on other devices."""
     if engine == "plain":
