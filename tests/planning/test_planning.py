@@ -219,6 +219,7 @@ def test_the_command_prints_a_plan_and_checks_it(tmp_path, capsys):
         "torchrun --standalone --nproc-per-node 2",
         "predicted",
         "ratio",
+        "GB/s from GPU to GPU",
         "No GPU",
     ):
         assert words in out

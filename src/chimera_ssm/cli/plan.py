@@ -136,12 +136,13 @@ def _size(size: float) -> str:
 
 def _assumptions(plan: Estimate) -> str:
     gpu = plan.device
+    between = f"{plan.link / 1e9:g} GB/s from GPU to GPU; " if plan.devices > 1 else ""
     return (
         f"FLOPs, bytes and operations are counted in small steps of plain PyTorch. Assumed: matrix products reach "
         f"{gpu.products:.0%} of {gpu.half / 1e12:g} TFLOP/s in 16 bits and of {gpu.single / 1e12:g} in 32, in which "
         f"mixes are computed; all else {gpu.traffic:.0%} of {gpu.bandwidth / 1e9:g} GB/s; an operation takes "
-        f"{gpu.launch * 1e6:g} µs at least; ${gpu.price:.2f} for a GPU's hour (--price). Evaluations and reading "
-        "of data are not counted. No GPU was measured."
+        f"{gpu.launch * 1e6:g} µs at least; {between}${gpu.price:.2f} for a GPU's hour (--price). Evaluations and "
+        "reading of data are not counted. No GPU was measured."
     )
 
 

@@ -65,6 +65,11 @@ class Estimate:
         return self.hours * self.devices * self.device.price
 
     @property
+    def link(self) -> float:
+        """Bytes/s of a ring through all devices, one way."""
+        return _slowest_link(self.machine, self.device)
+
+    @property
     def fits(self) -> bool:
         """Whether a device's memory is enough."""
         return sum(self.memory.values()) <= self.device.memory

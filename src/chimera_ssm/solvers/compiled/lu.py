@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -45,9 +44,8 @@ class CompiledLDU:
         if x.numel() == 0:
             return x
         parts = self.plan.part.size - 1
-        largest = max(b - a for a, b in zip(self.plan.part, self.plan.part[1:], strict=False))
         tile = 8 if K <= 16 else 32
-        width = min(-(-K // tile) * tile, max(32, _BLOCK // largest // 32 * 32))
+        width = min(-(-K // tile) * tile, max(32, _BLOCK // self.plan.largest // 32 * 32))
         tasks = G * parts * -(-K // width)
         flat, strides = flatten(rhs)
         run(solve, tasks, width, self.plan, *arrays_of(ahead, back, self.inverse, flat), *strides, *arrays_of(x),
@@ -59,10 +57,10 @@ class CompiledLDU:
         from chimera_ssm.solvers.kernels.lu import invert
         from chimera_ssm.solvers.kernels.pool import run
 
-        (G, T), parts = self.inverse.shape, np.diff(self.plan.part)
-        x = self.inverse.new_empty(G, T, int(parts.max()))
-        run(invert, G * parts.size, self.plan, *arrays_of(self.lower, self.upper, self.inverse, x),
-            work=x.shape[2] * G * (T + 2 * self.lower.shape[1]))  # fmt: skip
+        (G, T), S, parts = self.inverse.shape, self.plan.largest, self.plan.part.size - 1
+        x = self.inverse.new_empty(G, T, S)
+        run(invert, G * parts, self.plan, *arrays_of(self.lower, self.upper, self.inverse, x),
+            work=S * G * (T + 2 * self.lower.shape[1]))  # fmt: skip
         return x
 
     def transposed(self) -> tuple[Tensor, Tensor]:

@@ -10,6 +10,8 @@ from chimera_ssm.solvers.kernels.jit import inlined, kernel
 from chimera_ssm.solvers.kernels.simd import aligned, at, load, put, splat, store, store_past
 
 LANES = 8
+#: Columns of a row of the inverse that are summed at once.
+WINDOW = 32
 #: Bytes of a part's inverse that stay in a second-level cache beside its L⁻¹.
 _CACHED = 1 << 17
 
@@ -23,7 +25,7 @@ def factorise(first, last, plan, weight, lower, upper, inverse):
     """
     (heads, edges), entries, nodes = weight.shape, lower.shape[1], inverse.shape[1]
     groups = -(-heads // LANES)
-    zero, lane = splat(weight.dtype.type(0)), np.empty(LANES, weight.dtype)
+    zero, one, lane = splat(weight.dtype.type(0)), splat(weight.dtype.type(1)), np.empty(LANES, weight.dtype)
     for task in range(first, last):
         p, head = task // groups, task % groups * LANES
         lanes = min(LANES, heads - head)
@@ -31,13 +33,17 @@ def factorise(first, last, plan, weight, lower, upper, inverse):
         row = np.zeros((end - begin, LANES), weight.dtype)
         pivot = np.empty((end - begin, LANES), weight.dtype)
         U = np.empty((plan.lower_begin[end] - origin, LANES), weight.dtype)
+        edge_origin = plan.edge_begin[begin]
+        edge_weight = np.zeros((plan.edge_begin[end] - edge_origin, LANES), weight.dtype)
+        for e in range(edge_origin, plan.edge_begin[end]):
+            for l in range(lanes):
+                put(edge_weight, LANES * (e - edge_origin) + l, at(weight, (head + l) * edges + at(plan.edge, e)))
         for i in range(begin, end):
             here = LANES * (i - begin)
             for e in range(at(plan.edge_begin, i), at(plan.edge_begin, i + 1)):
-                o, w = LANES * (at(plan.edge_column, e) - begin), head * edges + at(plan.edge, e)
-                for l in range(lanes):
-                    put(row, o + l, -at(weight, w + l * edges))
-            store(row, here, load(row, here) + splat(weight.dtype.type(1)))
+                o = LANES * (at(plan.edge_column, e) - begin)
+                store(row, o, zero - load(edge_weight, LANES * (e - edge_origin)))
+            store(row, here, load(row, here) + one)
             for q in range(at(plan.lower_begin, i), at(plan.lower_begin, i + 1)):
                 k = at(plan.lower_column, q)
                 left = load(row, LANES * (k - begin))
@@ -47,10 +53,9 @@ def factorise(first, last, plan, weight, lower, upper, inverse):
                     store(row, o, load(row, o) + left * load(U, LANES * (r - origin)))
                 store(lane, 0, zero - left * load(pivot, LANES * (k - begin)))
                 deal(lane, lower, head * entries + q, entries, lanes)
-            for l in range(LANES):
-                put(pivot, here + l, 1 / at(row, here + l))
+            store(lane, 0, one / load(row, here))
+            store(pivot, here, load(lane, 0))
             store(row, here, zero)
-            store(lane, 0, load(pivot, here))
             deal(lane, inverse, head * nodes + i, nodes, lanes)
             for r in range(at(plan.upper_begin, i), at(plan.upper_begin, i + 1)):
                 o = LANES * (at(plan.upper_column, r) - begin)
@@ -76,7 +81,7 @@ def solve(first, last, width, plan, ahead, back, inverse, rhs, head_stride, row_
     """
     _, nodes, K = x.shape
     parts, blocks = plan.part.size - 1, -(-K // width)
-    block = np.empty((np.diff(plan.part).max(), width), x.dtype)
+    block = np.empty((plan.largest, width), x.dtype)
     for task in range(first, last):
         head, p, c = task // (parts * blocks), task // blocks % parts, task % blocks * width
         begin, end, count = plan.part[p], plan.part[p + 1], min(width, K - c)
@@ -94,15 +99,15 @@ def solve(first, last, width, plan, ahead, back, inverse, rhs, head_stride, row_
 def invert(first, last, plan, lower, upper, inverse, x):
     """Rows of (I − A)⁻¹ within each part, ``x [H, T, S]`` with S nodes in the largest part; tasks are heads × parts.
 
-    Row i of L⁻¹ is zero but for its descendants: only there is it ever written or read. Rows of the inverse are sums of
-    others. Those of a small part are made in the cache, and then written without being read into it first; others are
-    written where they belong at once.
+    Row i of L⁻¹ is zero but for its descendants: only there, and a window further on both sides, is it ever written or
+    read. Rows of the inverse are sums of it and of others. Those of a small part are made in the cache, and then
+    written without being read into it first; others are written where they belong at once.
     """
     _, nodes, S = x.shape
     small = S * S * x.itemsize <= _CACHED
     made = np.empty((1, S if small else 0, S), x.dtype)
     parts, width = plan.part.size - 1, -(-S // 8) * 8
-    block = np.empty((np.diff(plan.part).max(), width), x.dtype)
+    block = np.empty((plan.largest, width), x.dtype)
     for task in range(first, last):
         head, begin, end = task // parts, plan.part[task % parts], plan.part[task % parts + 1]
         fo, io = head * lower.shape[1], head * nodes
@@ -110,9 +115,7 @@ def invert(first, last, plan, lower, upper, inverse, x):
             start_row(block, width, begin, i, plan, lower, fo)
         out, origin = (made, -begin) if small else (x, io)
         for i in range(end - 1, begin - 1, -1):
-            o, s = (origin + at(plan.node, i)) * S, at(inverse, io + i)
-            sum_rows(out, o, S, origin, at(plan.upper_begin, i), at(plan.upper_begin, i + 1), plan, upper, fo)
-            add_part(out, o, S, s, block, width * (i - begin), at(plan.low, i), at(plan.high, i))
+            sum_rows(out, S, origin, i, at(inverse, io + i), block, width * (i - begin), plan, upper, fo)
         if small:
             copy_past(x, (io + begin) * S, made, (end - begin) * S)
 
@@ -120,8 +123,8 @@ def invert(first, last, plan, lower, upper, inverse, x):
 @inlined
 def start_row(block, width, begin, i, plan, lower, fo):
     """Row i of L⁻¹ from its first to its last descendant: a unit, and rows before it, each within its own range."""
-    here, low, high = width * (i - begin), at(plan.low, i), at(plan.high, i)
-    for c in range(low, high, 8):
+    here = width * (i - begin)
+    for c in range(max(0, at(plan.low, i) - WINDOW), min(width, at(plan.high, i) + WINDOW), 8):
         store(block, here + c, splat(block.dtype.type(0)))
     put(block, here + at(plan.node, i) - begin, block.dtype.type(1))
     for q in range(at(plan.lower_begin, i), at(plan.lower_begin, i + 1)):
@@ -132,40 +135,33 @@ def start_row(block, width, begin, i, plan, lower, fo):
 
 
 @inlined
-def sum_rows(x, o, S, origin, b, e, plan, value, fo):
-    """``x[o : o + S] = Σ_{b≤q<e} value[q] x[column[q]]``, 32 or 8 columns at once if it can, some of them twice."""
-    zero = x.dtype.type(0)
-    if S >= 32:
-        for k in range(0, S, 32):
-            c = min(k, S - 32)
-            y = splat(zero), splat(zero), splat(zero), splat(zero)
+def sum_rows(x, S, origin, i, scale, block, there, plan, upper, fo):
+    """``x[i] = scale block[i] + Σ_q U[q] x[column[q]]``, a window or 8 columns at once, some of them twice."""
+    o, b, e = (origin + at(plan.node, i)) * S, at(plan.upper_begin, i), at(plan.upper_begin, i + 1)
+    low, high, zero = at(plan.low, i), at(plan.high, i), splat(x.dtype.type(0))
+    if S >= WINDOW:
+        for k in range(0, S, WINDOW):
+            c, y = min(k, S - WINDOW), (zero, zero, zero, zero)
+            if low < c + WINDOW and c < high:
+                y = times(splat(scale), four(block, there + c))
             for q in range(b, e):
                 row = (origin + at(plan.node, at(plan.upper_column, q))) * S
-                y = plus(y, splat(at(value, fo + q)), four(x, row + c))
+                y = plus(y, splat(at(upper, fo + q)), four(x, row + c))
             write(x, o + c, y)
     elif S >= 8:
         for k in range(0, S, 8):
-            c, v = min(k, S - 8), splat(zero)
+            c = min(k, S - 8)
+            v = splat(scale) * load(block, there + c)
             for q in range(b, e):
                 row = (origin + at(plan.node, at(plan.upper_column, q))) * S
-                v = v + splat(at(value, fo + q)) * load(x, row + c)
+                v = v + splat(at(upper, fo + q)) * load(x, row + c)
             store(x, o + c, v)
     else:
         for c in range(S):
-            y = zero
+            y = scale * at(block, there + c)
             for q in range(b, e):
-                y += at(value, fo + q) * at(x, (origin + at(plan.node, at(plan.upper_column, q))) * S + c)
+                y += at(upper, fo + q) * at(x, (origin + at(plan.node, at(plan.upper_column, q))) * S + c)
             put(x, o + c, y)
-
-
-@inlined
-def add_part(x, o, S, scale, y, there, low, high):
-    """``x[o : o + S] += scale y`` for columns ``low`` to ``high``, whole vectors of y; x may end within the last."""
-    whole = low + (min(high, S) - low) // 8 * 8
-    for c in range(low, whole, 8):
-        store(x, o + c, load(x, o + c) + splat(scale) * load(y, there + c))
-    for c in range(whole, min(high, S)):
-        put(x, o + c, at(x, o + c) + scale * at(y, there + c))
 
 
 @inlined

@@ -35,7 +35,7 @@ def masks_forward(first, last, slots, width, plan, lower, upper, inverse, C, B, 
     Blocks have ``width`` columns, a multiple of 32.
     """
     (groups, nodes, N), (_, heads, _, P) = C.shape, Y.shape
-    parts, largest = plan.part.size - 1, np.diff(plan.part).max()
+    parts, largest = plan.part.size - 1, plan.largest
     stride, channels = spaced(width), padded(P, COLUMNS)
     rows, vstride = padded(max(largest, width), ROWS), spaced(channels)
     c, bt = np.zeros((rows, N), C.dtype), np.zeros((N, stride), C.dtype)
@@ -71,7 +71,7 @@ def masks_backward(first, last, slots, width, plan, factors, inverse, C, B, V, g
     """
     (groups, nodes, N), (heads, _, P), edges = C.shape, V.shape, dweight.shape[2]
     lower, upper, upper_t, lower_t = factors
-    parts, largest = plan.part.size - 1, np.diff(plan.part).max()
+    parts, largest = plan.part.size - 1, plan.largest
     stride, channels, states = spaced(width), padded(P, COLUMNS), padded(N, COLUMNS)
     rows, vstride, nstride = padded(max(largest, width), ROWS), spaced(channels), spaced(states)
     c, b, bt = np.zeros((rows, nstride), C.dtype), np.zeros((rows, nstride), C.dtype), np.zeros((N, stride), C.dtype)

@@ -21,6 +21,7 @@ class LUPlan(NamedTuple):
 
     Attributes:
         part: ranks where each part begins, with one more entry for the end.
+        largest: nodes of the largest part.
         node: node of each rank, ``[T]``.
         descendant: first descendant of each rank, ``[T]``.
         low, high: range of nodes that its descendants and itself are in, in whole vectors within their part, ``[T]``.
@@ -36,6 +37,7 @@ class LUPlan(NamedTuple):
     """
 
     part: Array
+    largest: int
     node: Array
     descendant: Array
     low: Array
@@ -80,6 +82,7 @@ def _make(topology: Topology) -> LUPlan:
     edge = np.lexsort((source, target))
     return LUPlan(
         part=part,
+        largest=int(topology.part_sizes.max(initial=0)),
         node=node,
         descendant=descendant,
         low=low,
