@@ -103,6 +103,11 @@ def edge_axis(topology: Topology, device: torch.device) -> Tensor:
     return torch.cat([part.tensors("edge_axis", device) for part in topology.parts])
 
 
+def paths_join(topology: Topology) -> bool:
+    """Whether a node has more than one in-edge."""
+    return bool((topology.in_degree > 1).any())
+
+
 def _adjacency(
     topology: Topology,
     at_target: Tensor,
@@ -120,17 +125,19 @@ def _adjacency(
     steps = [at_target] if step == "target" else [at_target, at_source]
     if edge_step is not None:
         steps.append(check_edge_steps(edge_step, topology))
-    delta = torch.stack(torch.broadcast_tensors(*steps)).mean(0)
+    delta = sum(steps[1:], steps[0]) / len(steps)
     weight = torch.exp(-delta)
     if alive is None:
         degree = topology.tensors("in_degree", own.device)
     else:
         degree = sum_at(alive.long(), target, topology.num_nodes)
         delta, weight = delta.masked_fill(~alive, 0), weight.masked_fill(~alive, 0)
-    divisor = degree.clamp(min=1).to(own.dtype)
-    divisor = divisor.sqrt() if normalize == "sqrt" else divisor
-    weight = weight / at(divisor, target)
-    scale = torch.where(degree > 0, sum_at(delta, target, topology.num_nodes) / divisor, own)
+    total = sum_at(delta, target, topology.num_nodes)
+    if topology.found(paths_join):  # otherwise every n_i is one
+        divisor = degree.clamp(min=1).to(own.dtype)
+        divisor = divisor.sqrt() if normalize == "sqrt" else divisor
+        weight, total = weight / at(divisor, target), total / divisor
+    scale = torch.where(degree > 0, total, own)
     if node_mask is not None:
         scale = scale.masked_fill(~node_mask.unsqueeze(-2), 0)
     return Adjacency(weight, scale)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from chimera_ssm.nn import kernels
-from chimera_ssm.solvers.compiled.common import arrays_of, empty, flatten, zeros
+from chimera_ssm.solvers.compiled.common import arrays_of, empty, flatten
 from chimera_ssm.topology import Topology
 
 _CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -122,7 +122,7 @@ class _ActivatedWindow(torch.autograd.Function):
         from chimera_ssm.solvers.kernels import pool
 
         x, weight, bias, table = ctx.saved_tensors
-        dx, dweight, dbias = (zeros(*t.shape, like=t) for t in (x, weight, bias))
+        dx, dweight, dbias = empty(*x.shape, like=x), weight.new_zeros(weight.shape), torch.zeros_like(bias)
         memory, strides = flatten(x)
         work = 3 * dx.numel() * len(table)
         blocks, size = _blocks(x.shape[2], work)

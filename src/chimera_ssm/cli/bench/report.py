@@ -87,7 +87,10 @@ def _page(run: Run, picture: str | None) -> Iterator[str]:
     yield from (f"| {name} | {value} |" for name, value in run.machine.items())
     yield f"| threads | {run.threads} |"
     yield from ("", "## Against the baselines", "")
-    yield f"Work and baseline take turns for about {run.seconds:g} s, each case in a process of its own. {LEGEND}"
+    yield (
+        f"Work and baseline take turns for about {run.seconds:g} s, each case in a process of its own that keeps the "
+        f"memory it frees. {LEGEND}"
+    )
     yield "Float32, random data; 12 heads, N = P = 64, B and C shared by heads and batch 1 unless said."
     yield from ("", f"| {' | '.join(HEADER)} |", "|---" * len(HEADER) + "|")
     yield from (f"| {' | '.join(cells)} |" for cells in rows(run.results))

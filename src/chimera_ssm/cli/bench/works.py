@@ -161,8 +161,9 @@ class TextStep:
             if self.mixer == "chimera"
             else chimera.text_model(self.mixer, **bert)
         )
-        ids = torch.randint(1000, 30_000, (self.batch, self.length))
-        asked = torch.rand(ids.shape) < 0.3
+        words = torch.Generator().manual_seed(0)  # the same for both, whatever the models have drawn
+        ids = torch.randint(1000, 30_000, (self.batch, self.length), generator=words)
+        asked = torch.rand(ids.shape, generator=words) < 0.3
 
         def loss() -> Tensor:
             features = model.base_model(input_ids=ids).last_hidden_state

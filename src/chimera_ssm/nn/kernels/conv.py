@@ -10,10 +10,10 @@ in a block.
 import numpy as np
 
 from chimera_ssm.solvers.kernels.jit import inlined, kernel
-from chimera_ssm.solvers.kernels.simd import at, load, put, sigmoid, store
+from chimera_ssm.solvers.kernels.simd import at, load, put, sigmoid, splat, store
 
 #: Channels of a block at most: long runs of memory, and yet the nodes of a window stay in a cache.
-CHANNELS = 1024
+CHANNELS = 512
 
 
 @inlined
@@ -59,6 +59,14 @@ def add(out, o, x):
     store(out, o, load(out, o) + x)
 
 
+@inlined
+def clear(out, o, count, rows, stride):
+    """Set ``count`` numbers of each row to zero."""
+    for t in range(rows):
+        for c in range(0, count, 8):
+            store(out, o + t * stride + c, splat(out.dtype.type(0)))
+
+
 @kernel
 def forward(first, last, size, table, x, z_stride, t_stride, weight, bias, y):
     """Set y; a task is an entry of Z and a block of channels."""
@@ -78,12 +86,13 @@ def forward(first, last, size, table, x, z_stride, t_stride, weight, bias, y):
 
 @kernel
 def backward(first, last, size, table, x, z_stride, t_stride, weight, bias, g, dx, dweight, dbias):
-    """Add to ``dx``, ``dweight`` and ``dbias`` for incoming gradients g; a task is a block of channels."""
+    """Set ``dx``, add to ``dweight`` and ``dbias`` for incoming gradients g; a task is a block of channels."""
     (taps, T), D = table.shape, bias.size
     nodes, rows, places = np.empty(taps, np.int64), np.empty(taps, np.int64), np.empty(taps, np.int64)
     to = np.empty(taps, np.int64)
     for task in range(first, last):
         for z in range(g.shape[0]):
+            clear(dx, z * T * D + task * size, min(size, D - task * size), T, D)
             for t in range(T):
                 count, o = look_around(table, t, D, nodes, places), (z * T + t) * D
                 multiples(rows, nodes, count, t_stride, z * z_stride)

@@ -65,13 +65,8 @@ def padded(x: Tensor, multiple: int) -> Tensor:
     return (pad(x, (0, missing)) if missing else x).contiguous()
 
 
-def zeros(*shape: int, like: Tensor) -> Tensor:
-    """Zeros in NumPy's memory, which asks for large pages: new ones of 4 kB cost more than what is done with them."""
-    return torch.from_numpy(np.zeros(shape, dtype=str(like.dtype).removeprefix("torch.")))
-
-
 def empty(*shape: int, like: Tensor) -> Tensor:
-    """Uninitialised memory, by NumPy for the same reason."""
+    """NumPy's memory, which asks for large pages: new ones of 4 kB cost more than what is done with them."""
     return torch.from_numpy(np.empty(shape, dtype=str(like.dtype).removeprefix("torch.")))
 
 

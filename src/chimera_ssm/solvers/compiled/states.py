@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chimera_ssm.solvers.compiled.common import arrays_of, padded, plan_of, quarters, values_wanted, zeros
+from chimera_ssm.solvers.compiled.common import arrays_of, empty, padded, plan_of, quarters, values_wanted
 from chimera_ssm.topology import Topology
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class _StateMix(torch.autograd.Function):
         if not values_wanted():
             return torch.empty_like(V)
         v = padded(V.detach(), states.CHANNELS).flatten(0, 1)
-        y, tasks = zeros(*v.shape, like=v), v.shape[0] * v.shape[2] // states.CHANNELS
+        y, tasks = empty(*v.shape, like=v), v.shape[0] * v.shape[2] // states.CHANNELS
         calls = []
         for d, (topology, w, scale, C, B) in enumerate(zip(topologies, *quarters(tensors), strict=True)):
             plan, (others, begin, edge, place, _) = plan_of(topology, carry=True), _other_edges(topology)
@@ -47,7 +47,7 @@ class _StateMix(torch.autograd.Function):
                 ctx.kept[d] = v.new_empty(tasks * rows * states.BLOCK)
             steps = plan.node, plan.carried, begin, edge, place, plan.slot, plan.slots, segment, _SEGMENT
             arrays = arrays_of(w, scale.flatten(0, 1), b, c, v, y, ctx.kept[d])
-            calls.append((states.KERNELS[others][0], (steps, tuple(arrays))))
+            calls.append((states.KERNELS[others][0], (d == 0, steps, tuple(arrays))))
         work = len(topologies) * _state_work(topologies[0], v, tensors[-1])
         pool.run_each(calls, tasks, work)
         return y.view(*V.shape[:3], -1)[..., : V.shape[3]]
@@ -59,30 +59,47 @@ class _StateMix(torch.autograd.Function):
 
         V, *tensors = ctx.saved_tensors
         v, g = (padded(x, states.CHANNELS).flatten(0, 1) for x in (V, grads[0]))
-        dv, parts = zeros(*v.shape, like=v), v.shape[2] // states.CHANNELS
+        dv, parts = empty(*v.shape, like=v), v.shape[2] // states.CHANNELS
         ranges = min(pool.threads_for(_state_work(ctx.topologies[0], v, tensors[-1])), v.shape[0] * parts)
-        results: list[list[Tensor]] = [[], [], [], []]
-        for topology, kept, w, scale, C, B in zip(ctx.topologies, ctx.kept, *quarters(tuple(tensors)), strict=True):
-            plan, (others, begin, edge, place, latest) = plan_of(topology, carry=True), _other_edges(topology)
-            segment = min(max(_SEGMENT, 4 * plan.slots), topology.num_nodes)
-            b, c = _in_blocks(B, topology), _in_blocks(C, topology)
-            dw, dscale = v.new_zeros(parts, *w.shape), v.new_zeros(parts, *scale.flatten(0, 1).shape)
-            dB, dC = v.new_zeros(2, ranges, *b.shape)
-            steps = states.BackSteps(
-                plan.node, plan.carried, begin, edge, place, _source_slots(topology), _places(topology, segment),
-                latest, plan.slot, _back_slots(topology), plan.slots, segment,
-            )  # fmt: skip
-            arrays = tuple(arrays_of(w, scale.flatten(0, 1), b, c, v, g, kept, dw, dscale, dB, dC, dv))
-            pool.run(states.KERNELS[others][1], ranges, ranges, steps, arrays)
-            gradients = (
-                dw.sum(0),
-                dscale.sum(0).view(scale.shape),
-                *(_from_blocks(x.sum(0), C, topology) for x in (dC, dB)),
-            )
-            for result, gradient in zip(results, gradients, strict=True):
-                result.append(gradient)
+        several = list(zip(ctx.topologies, ctx.kept, *quarters(tuple(tensors)), strict=True))
+        # Small topologies in one go; of large ones, each has sums that had better not exist all at once.
+        at_once = len(several) if V.shape[2] <= _SEGMENT else 1
+        gradients: list[tuple[Tensor, ...]] = []
+        for first in range(0, len(several), at_once):
+            gradients += _adjoints(several[first : first + at_once], v, g, dv, first == 0, ranges)
         dV = dv.view(*V.shape[:3], -1)[..., : V.shape[3]]
-        return dV, None, *results[0], *results[1], *results[2], *results[3]
+        return dV, None, *(gradient for kind in zip(*gradients, strict=True) for gradient in kind)
+
+
+def _adjoints(
+    several: list[Any], v: Tensor, g: Tensor, dv: Tensor, fresh: bool, ranges: int
+) -> list[tuple[Tensor, ...]]:
+    """Gradients of weight, scale, C and B of each topology; those of V are added to ``dv``, or set if ``fresh``."""
+    from chimera_ssm.solvers.kernels import pool, states
+
+    parts, calls, sums = v.shape[2] // states.CHANNELS, [], []
+    for topology, kept, w, scale, C, B in several:
+        plan, (others, begin, edge, place, latest) = plan_of(topology, carry=True), _other_edges(topology)
+        segment = min(max(_SEGMENT, 4 * plan.slots), topology.num_nodes)
+        b, c = _in_blocks(B, topology), _in_blocks(C, topology)
+        dw, dscale = v.new_zeros(parts, *w.shape), v.new_zeros(parts, *scale.flatten(0, 1).shape)
+        dB, dC = v.new_zeros(2, ranges, *b.shape)
+        steps = states.BackSteps(
+            plan.node, plan.carried, begin, edge, place, _source_slots(topology), _places(topology, segment),
+            latest, plan.slot, _back_slots(topology), plan.slots, segment,
+        )  # fmt: skip
+        arrays = tuple(arrays_of(w, scale.flatten(0, 1), b, c, v, g, kept, dw, dscale, dB, dC, dv))
+        calls.append((states.KERNELS[others][1], (fresh and not calls, ranges, steps, arrays)))
+        sums.append((dw, dscale, dC, dB))
+    pool.run_each(calls, ranges)
+    return [
+        (
+            dw.sum(0),
+            dscale.sum(0).view(scale.shape),
+            *(_from_blocks(x.sum(0), C, topology) for x in (dC, dB)),
+        )
+        for (topology, _, _, scale, C, _), (dw, dscale, dC, dB) in zip(several, sums, strict=True)
+    ]
 
 
 def _state_work(topology: Topology, V: Tensor, C: Tensor) -> int:
@@ -149,5 +166,7 @@ def _in_order(topology: Topology) -> bool:
 def _from_blocks(x: Tensor, like: Tensor, topology: Topology) -> Tensor:
     """The reverse."""
     x = x.transpose(1, 2).flatten(2)[..., : like.shape[-1]]
+    if _in_order(topology):
+        return x.reshape(like.shape)
     steps = topology.tensors("topological_order", x.device)
     return torch.empty_like(x).index_copy_(1, steps, x).view(like.shape)

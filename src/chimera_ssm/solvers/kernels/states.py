@@ -149,10 +149,11 @@ def advance(others, x, k, new, cw, ew, begin, place, h, here):
 
 
 @inlined
-def forward(others, first, last, steps, arrays):
-    """Add the mix of one topology to Y, for tasks ``first`` to ``last``; B and C are in the order of steps.
+def forward(others, first, last, fresh, steps, arrays):
+    """Add the mix of one topology to Y, or set Y to it if ``fresh``, for tasks ``first`` to ``last``.
 
-    The states before every step that is a multiple of ``stride`` are kept in ``kept [tasks, …]``, unless it is empty.
+    B and C are in the order of steps. The states before every step that is a multiple of ``stride`` are kept in ``kept
+    [tasks, …]``, unless it is empty.
     """
     node, carried, begin, edge, place, slot, slots, segment, stride = steps
     w, beta, B, C, V, Y, kept = arrays
@@ -174,7 +175,10 @@ def forward(others, first, last, steps, arrays):
                 cross(kept, (task * -(-nodes // stride) + start // stride) * h.size, h, 0, h.size)
             gather(v, V, node, start, count, vo, P)
             multiply(v, beta, node, start, count, bo)
-            gather(y, Y, node, start, count, vo, P)
+            if fresh:
+                y[:] = 0
+            else:
+                gather(y, Y, node, start, count, vo, P)
             for block in range(blocks):
                 here, go = block * rows * BLOCK, ((group * blocks + block) * nodes + start) * STATES
                 x = read(h, here + (slots + 1) * BLOCK)
@@ -274,8 +278,8 @@ def descend(others, start, count, turn, go, dgo, steps, weights, B, C, v, g, h, 
 
 
 @inlined
-def hand_out(head, part, steps, w, beta, V, dv, dcw, dew, dw, dbeta, dV):
-    """Gradients of a task to where they belong."""
+def hand_out(fresh, head, part, steps, w, beta, V, dv, dcw, dew, dw, dbeta, dV):
+    """Gradients of a task to where they belong; those of V are added to others, or the first if ``fresh``."""
     node, carried, edge = steps.node, steps.carried, steps.edge
     (heads, edges), nodes, P = w.shape, node.size, V.shape[2]
     dwo, dbo = (part * heads + head) * edges, (part * heads + head) * nodes
@@ -284,8 +288,8 @@ def hand_out(head, part, steps, w, beta, V, dv, dcw, dew, dw, dbeta, dV):
         o, scale = (head * nodes + t) * P + CHANNELS * part, splat(at(beta, head * nodes + t))
         d0, d1 = load(dv, q), load(dv, q + 8)
         put(dbeta, dbo + t, at(dbeta, dbo + t) + total(d0 * load(V, o) + d1 * load(V, o + 8)))
-        store(dV, o, load(dV, o) + scale * d0)
-        store(dV, o + 8, load(dV, o + 8) + scale * d1)
+        store(dV, o, scale * d0 if fresh else load(dV, o) + scale * d0)
+        store(dV, o + 8, scale * d1 if fresh else load(dV, o + 8) + scale * d1)
         if at(carried, k) >= 0:
             put(dw, dwo + at(carried, k), total(load(dcw, 8 * k)))
     for e in range(edge.size):
@@ -294,12 +298,13 @@ def hand_out(head, part, steps, w, beta, V, dv, dcw, dew, dw, dbeta, dV):
 
 
 @inlined
-def backward(others, first, last, ranges, steps, arrays):
+def backward(others, first, last, fresh, ranges, steps, arrays):
     """The adjoint for incoming gradients ``G [H, T, P]``: λ_t = C_t g_tᵀ + Σ_{t→s} w λ_s.
 
     ``∂w = ⟨λ_target, h_source⟩``, ``∂B_t = λ_t v_t``, ``∂v_t = λ_tᵀ B_t``, ``∂C_t = h_t g_t``, with v = β V. Tasks
     are divided into ``ranges``, each with gradients of B and C of its own, so that their sum does not depend on
-    timing: ``dw [P/16, H, E]``, ``dbeta [P/16, H, T]``, ``dB, dC [ranges, G, N/4, T, 4]``; all are added to.
+    timing: ``dw [P/16, H, E]``, ``dbeta [P/16, H, T]``, ``dB, dC [ranges, G, N/4, T, 4]``; all are added to, and so is
+    dV unless ``fresh``.
 
     States are computed again for a segment of nodes at a time, eight blocks of states in turn while what belongs to the
     segment's nodes is in the cache. If there are several segments, they are computed once more before, to keep those
@@ -351,7 +356,7 @@ def backward(others, first, last, ranges, steps, arrays):
                         recall_segment(others, start, count, go, dgo, steps, weights, B, v, g, crossing, ko, h, dC)
                         gradients = dv, dcw, dew, dB
                         descend(others, start, count, turn, go, dgo, steps, weights, B, C, v, g, h, adjoint, gradients)
-            hand_out(head, part, steps, w, beta, V, dv, dcw, dew, dw, dbeta, dV)
+            hand_out(fresh, head, part, steps, w, beta, V, dv, dcw, dew, dw, dbeta, dV)
 
 
 # What steps hear from besides the step before is a constant of each kernel, so that lines and grids run without a
@@ -359,39 +364,39 @@ def backward(others, first, last, ranges, steps, arrays):
 
 
 @kernel
-def forward_0(first, last, steps, arrays):
+def forward_0(first, last, fresh, steps, arrays):
     """`forward` for lines."""
-    forward(0, first, last, steps, arrays)
+    forward(0, first, last, fresh, steps, arrays)
 
 
 @kernel
-def forward_1(first, last, steps, arrays):
+def forward_1(first, last, fresh, steps, arrays):
     """`forward` for grids and the like."""
-    forward(1, first, last, steps, arrays)
+    forward(1, first, last, fresh, steps, arrays)
 
 
 @kernel
-def forward_2(first, last, steps, arrays):
+def forward_2(first, last, fresh, steps, arrays):
     """`forward` for any topology."""
-    forward(2, first, last, steps, arrays)
+    forward(2, first, last, fresh, steps, arrays)
 
 
 @kernel
-def backward_0(first, last, ranges, steps, arrays):
+def backward_0(first, last, fresh, ranges, steps, arrays):
     """`backward` for lines."""
-    backward(0, first, last, ranges, steps, arrays)
+    backward(0, first, last, fresh, ranges, steps, arrays)
 
 
 @kernel
-def backward_1(first, last, ranges, steps, arrays):
+def backward_1(first, last, fresh, ranges, steps, arrays):
     """`backward` for grids and the like."""
-    backward(1, first, last, ranges, steps, arrays)
+    backward(1, first, last, fresh, ranges, steps, arrays)
 
 
 @kernel
-def backward_2(first, last, ranges, steps, arrays):
+def backward_2(first, last, fresh, ranges, steps, arrays):
     """`backward` for any topology."""
-    backward(2, first, last, ranges, steps, arrays)
+    backward(2, first, last, fresh, ranges, steps, arrays)
 
 
 #: By how many steps a step may hear from besides the one before. 0: none, as on lines. 1: at most one, and each is
