@@ -1,6 +1,7 @@
 """The compiled kernels as guests of a process: threads, forks, repeatability, and life without Numba."""
 
 import multiprocessing
+import platform
 import subprocess
 import sys
 import threading
@@ -13,32 +14,60 @@ from numba import njit
 import chimera_ssm as chimera
 from chimera_ssm.solvers import compiled
 from chimera_ssm.solvers.kernels import simd
+from chimera_ssm.solvers.kernels.denormals import without_denormals
 from chimera_ssm.solvers.kernels.plan import sweep_plan
 from tests import zoo
 
 
 @njit
 def _vector_arithmetic(a, out):
-    x, y = simd.load(a, 0), simd.load(a, 8)
+    x, y = simd.load(a, 0), simd.load(a, 16)
     simd.store(out, 0, x * y + 2 * x - y)
-    simd.put(out, 8, simd.total(x))
-    simd.put(out, 9, simd.at(a, 11))
-    simd.add_totals(out, 10, x, y, x + y, simd.splat(simd.at(a, 1)))
+    simd.put(out, 16, simd.total(x))
+    simd.put(out, 17, simd.at(a, 11))
+    simd.add_totals(out, 18, x, y, x + y, simd.splat(simd.at(a, 1)))
+    simd.store(out, 22, simd.fma(3, simd.load_8(a, 1), simd.load_8(a, 2)))
+    simd.put(out, 30, simd.total(simd.load_4(a, 5) * simd.splat_4(simd.at(a, 2))))
+    memory = simd.room(17, a.dtype)
+    simd.put(out, 31, a.dtype.type(memory.ctypes.data % (16 * a.itemsize)) + memory.size)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_vectors(dtype):
-    a = np.arange(16, dtype=dtype) + 1
-    out = np.ones(14, dtype=dtype)
+    a = np.arange(32, dtype=dtype) + 1
+    out = np.ones(32, dtype=dtype)
     _vector_arithmetic(a, out)
-    x, y = a[:8], a[8:]
-    sums = 1 + np.array([x.sum(), y.sum(), x.sum() + y.sum(), 8 * a[1]])
-    np.testing.assert_allclose(out, np.concatenate([x * y + 2 * x - y, [x.sum(), a[11]], sums]))
+    x, y = a[:16], a[16:]
+    sums = 1 + np.array([x.sum(), y.sum(), x.sum() + y.sum(), 16 * a[1]])
+    others = 3 * a[1:9] + a[2:10], [a[5:9].sum() * a[2], 17]
+    np.testing.assert_allclose(out, np.concatenate([x * y + 2 * x - y, [x.sum(), a[11]], sums, *others]))
+
+
+@njit
+def _halve(a):
+    a[0] = a[0] / 2
+
+
+def test_denormal_numbers_are_zero_within_kernels_only():
+    smallest = np.finfo(np.float32).smallest_normal
+    a, b = np.array([smallest]), np.array([smallest])
+    without_denormals(_halve, a)
+    _halve(b)
+    assert a[0] == 0 or not _x86()
+    assert b[0] == smallest / 2
+    with pytest.raises(ZeroDivisionError):
+        without_denormals(lambda: 1 // 0)
+    _halve(b)
+    assert b[0] == smallest / 4
+
+
+def _x86():
+    return platform.machine().lower() in ("x86_64", "amd64")
 
 
 @njit
 def _vector_functions(a, b, out):
-    for k in range(0, a.size, 8):
+    for k in range(0, a.size, 16):
         simd.store(out, k, simd.exp(simd.load(a, k)) / simd.load(b, k))
 
 
@@ -52,9 +81,9 @@ def test_functions_of_vectors(dtype, bound, ulps):
     _vector_functions(a, b, out)
     expected = np.exp(np.clip(a, -bound, bound).astype(np.longdouble)) / b
     np.testing.assert_allclose(out, expected.astype(dtype), rtol=ulps * np.finfo(dtype).eps)
-    a[:8] = np.nan
-    _vector_functions(a[:8], b[:8], out[:8])
-    assert np.isnan(out[:8]).all()
+    a[:16] = np.nan
+    _vector_functions(a[:16], b[:16], out[:16])
+    assert np.isnan(out[:16]).all()
 
 
 @pytest.mark.parametrize(
@@ -90,7 +119,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize(("N", "P", "groups"), [(8, 8, 1), (16, 24, 2), (3, 5, 2)])
+@pytest.mark.parametrize(("N", "P", "groups"), [(16, 16, 1), (32, 48, 2), (3, 5, 2)])
 @pytest.mark.parametrize(
     "topologies",
     [
@@ -104,7 +133,7 @@ CASES = {
     ids=str,
 )
 def test_small_mixes(topologies, N, P, groups, shared):
-    """What is done in one call (N and P multiples of 8, T at least 4) and what is not: strided and expanded alike."""
+    """What is done in one call (N and P multiples of 16, T at least 4) and what is not: strided and expanded alike."""
     torch.manual_seed(0)
     T, count = topologies[0].num_nodes, len(topologies)
     weights = [torch.randn(2, 4, t.num_edges, dtype=torch.float64, requires_grad=True) for t in topologies]

@@ -68,7 +68,7 @@ def head_rms_norm(x: Tensor, V: Tensor, skip: Tensor, gate: Tensor | None, weigh
 
 
 def _by_kernel(x: Tensor, gate: Tensor | None, weight: Tensor) -> bool:
-    return x.numel() > 0 and x.shape[-1] % 8 == 0 and kernels.usable(x, gate, weight)
+    return x.numel() > 0 and x.shape[-1] % 16 == 0 and kernels.usable(x, gate, weight)
 
 
 class _HeadNorm(torch.autograd.Function):
@@ -96,7 +96,7 @@ class _HeadNorm(torch.autograd.Function):
 
         x, V, skip, gate, weight, rate = ctx.saved_tensors
         dx, dV, dgate = (empty(0, like=x) if t is None else empty(*t.shape, like=x) for t in (x, V, gate))
-        dskip, dweight = x.new_zeros(norm.TASKS, x.shape[1], 8), x.new_zeros(norm.TASKS, weight.numel())
+        dskip, dweight = x.new_zeros(norm.TASKS, x.shape[1], 16), x.new_zeros(norm.TASKS, weight.numel())
         pool.run(norm.backward, norm.TASKS, *_arrays(x, V, skip, gate, weight),
                  *arrays_of(rate, *(t.flatten() for t in (grads[0], dx, dV, dskip, dgate, dweight))),
                  work=16 * x.numel())  # fmt: skip

@@ -10,7 +10,7 @@ in a block.
 import numpy as np
 
 from chimera_ssm.solvers.kernels.jit import inlined, kernel
-from chimera_ssm.solvers.kernels.simd import at, load, put, sigmoid, splat, store
+from chimera_ssm.solvers.kernels.simd import WIDTH, at, fma, load, put, sigmoid, splat, store
 
 #: Channels of a block at most: long runs of memory, and yet the nodes of a window stay in a cache.
 CHANNELS = 512
@@ -37,13 +37,11 @@ def multiples(out, x, count, factor, origin):
 
 @inlined
 def convolved(c, count, rows, places, x, weight, bias):
-    """Channels c to c + 16 of a, as two vectors."""
-    a0, a1 = load(bias, c), load(bias, c + 8)
+    """Channels c to c + 16 of a."""
+    a = load(bias, c)
     for k in range(count):
-        i, w = at(rows, k) + c, at(places, k) + c
-        a0 = a0 + load(weight, w) * load(x, i)
-        a1 = a1 + load(weight, w + 8) * load(x, i + 8)
-    return a0, a1
+        a = fma(load(weight, at(places, k) + c), load(x, at(rows, k) + c), a)
+    return a
 
 
 @inlined
@@ -54,16 +52,16 @@ def through_silu(g, o, a):
 
 
 @inlined
-def add(out, o, x):
-    """Add eight numbers at offset ``o``."""
-    store(out, o, load(out, o) + x)
+def add_product(out, o, x, y):
+    """Add ``x y`` at offset ``o``."""
+    store(out, o, fma(x, y, load(out, o)))
 
 
 @inlined
 def clear(out, o, count, rows, stride):
     """Set ``count`` numbers of each row to zero."""
     for t in range(rows):
-        for c in range(0, count, 8):
+        for c in range(0, count, WIDTH):
             store(out, o + t * stride + c, splat(out.dtype.type(0)))
 
 
@@ -78,10 +76,9 @@ def forward(first, last, size, table, x, z_stride, t_stride, weight, bias, y):
         for t in range(T):
             count, o = look_around(table, t, D, nodes, places), (z * T + t) * D
             multiples(rows, nodes, count, t_stride, z * z_stride)
-            for c in range(start, min(start + size, D), 16):
-                a0, a1 = convolved(c, count, rows, places, x, weight, bias)
-                store(y, o + c, a0 * sigmoid(a0))
-                store(y, o + c + 8, a1 * sigmoid(a1))
+            for c in range(start, min(start + size, D), WIDTH):
+                a = convolved(c, count, rows, places, x, weight, bias)
+                store(y, o + c, a * sigmoid(a))
 
 
 @kernel
@@ -97,14 +94,10 @@ def backward(first, last, size, table, x, z_stride, t_stride, weight, bias, g, d
                 count, o = look_around(table, t, D, nodes, places), (z * T + t) * D
                 multiples(rows, nodes, count, t_stride, z * z_stride)
                 multiples(to, nodes, count, D, z * T * D)
-                for c in range(task * size, min((task + 1) * size, D), 16):
-                    a0, a1 = convolved(c, count, rows, places, x, weight, bias)
-                    d0, d1 = through_silu(g, o + c, a0), through_silu(g, o + c + 8, a1)
-                    add(dbias, c, d0)
-                    add(dbias, c + 8, d1)
+                for c in range(task * size, min((task + 1) * size, D), WIDTH):
+                    d = through_silu(g, o + c, convolved(c, count, rows, places, x, weight, bias))
+                    store(dbias, c, load(dbias, c) + d)
                     for k in range(count):
-                        i, w, q = at(rows, k) + c, at(places, k) + c, at(to, k) + c
-                        add(dweight, w, d0 * load(x, i))
-                        add(dweight, w + 8, d1 * load(x, i + 8))
-                        add(dx, q, d0 * load(weight, w))
-                        add(dx, q + 8, d1 * load(weight, w + 8))
+                        w = at(places, k) + c
+                        add_product(dweight, w, d, load(x, at(rows, k) + c))
+                        add_product(dx, at(to, k) + c, d, load(weight, w))

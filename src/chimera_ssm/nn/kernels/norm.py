@@ -4,13 +4,13 @@
 
 Arrays: ``x, V [Z, H, T, P]`` are read from memory with strides of their own for Z, H and T, and so is
 ``gate [Z, T, H·P]`` for Z and T; ``skip [H]``, ``weight [H·P]``, ``y, g [Z, T, H·P]``, ``rate [Z, T]``. V and gate may
-be empty, as if they were not in the equation. P is a multiple of 8. A task is a share of the rows.
+be empty, as if they were not in the equation. P is a multiple of 16. A task is a share of the rows.
 """
 
 import numpy as np
 
 from chimera_ssm.solvers.kernels.jit import inlined, kernel
-from chimera_ssm.solvers.kernels.simd import at, load, put, sigmoid, splat, store, total
+from chimera_ssm.solvers.kernels.simd import WIDTH, at, load, put, sigmoid, splat, store, total
 
 #: Shares of the rows; each has gradients of parameters of its own, which are then summed.
 TASKS = 16
@@ -27,7 +27,7 @@ def enter(out, x, xo, x_stride, V, vo, v_stride, skip, P):
     """Set a row to a."""
     for h in range(skip.size):
         d, x_head, v_head = splat(at(skip, h)), xo + h * x_stride, vo + h * v_stride
-        for p in range(0, P, 8):
+        for p in range(0, P, WIDTH):
             a = load(x, x_head + p)
             if V.size > 0:
                 a = a + d * load(V, v_head + p)
@@ -43,7 +43,7 @@ def forward(first, last, x, x_strides, V, v_strides, skip, gate, gate_strides, w
         xo, vo, go = place(row, T, x_strides), place(row, T, v_strides), place(row, T, gate_strides)
         enter(a, x, xo, x_strides[1], V, vo, v_strides[1], skip, D // skip.size)
         squares = splat(y.dtype.type(0))
-        for c in range(0, D, 8):
+        for c in range(0, D, WIDTH):
             u = load(a, c)
             if gate.size > 0:
                 z = load(gate, go + c)
@@ -52,7 +52,7 @@ def forward(first, last, x, x_strides, V, v_strides, skip, gate, gate_strides, w
             squares = squares + u * u
         r = 1 / np.sqrt(total(squares) / D + eps)
         put(rate, row, y.dtype.type(r))
-        for c in range(0, D, 8):
+        for c in range(0, D, WIDTH):
             store(y, row * D + c, splat(at(rate, row)) * load(weight, c) * load(a, c))
 
 
@@ -60,7 +60,7 @@ def forward(first, last, x, x_strides, V, v_strides, skip, gate, gate_strides, w
 def look_along(a, s, gate, go, weight, r, g, o, dweight, dwo):
     """``Σ weight g u`` of a row; set s to ``sigmoid(gate)``, and add to ``dweight``."""
     along = splat(a.dtype.type(0))
-    for c in range(0, a.size, 8):
+    for c in range(0, a.size, WIDTH):
         u = load(a, c)
         if gate.size > 0:
             z = load(gate, go + c)
@@ -76,7 +76,7 @@ def look_along(a, s, gate, go, weight, r, g, o, dweight, dwo):
 @inlined
 def hand_back(da, a, s, gate, go, weight, r, factor, g, o, dgate):
     """Set a row to the gradient of a, and ``dgate``: ``du = rate weight g − factor u``."""
-    for c in range(0, a.size, 8):
+    for c in range(0, a.size, WIDTH):
         du = r * load(weight, c) * load(g, o + c)
         if gate.size > 0:
             z, sigma = load(gate, go + c), load(s, c)
@@ -92,21 +92,21 @@ def hand_back(da, a, s, gate, go, weight, r, factor, g, o, dgate):
 def leave(da, dx, o, o_stride, V, vo, v_stride, skip, P, dV, dskip, dso):
     """A row's gradient of a to where it belongs."""
     for h in range(skip.size):
-        d, sums, head = splat(at(skip, h)), load(dskip, dso + 8 * h), o + h * o_stride
-        for p in range(0, P, 8):
+        d, sums, head = splat(at(skip, h)), load(dskip, dso + WIDTH * h), o + h * o_stride
+        for p in range(0, P, WIDTH):
             x = load(da, h * P + p)
             store(dx, head + p, x)
             if V.size > 0:
                 store(dV, head + p, d * x)
                 sums = sums + x * load(V, vo + h * v_stride + p)
-        store(dskip, dso + 8 * h, sums)
+        store(dskip, dso + WIDTH * h, sums)
 
 
 @kernel
 def backward(
     first, last, x, x_strides, V, v_strides, skip, gate, gate_strides, weight, rate, g, dx, dV, dskip, dgate, dweight
 ):  # fmt: skip
-    """Set ``dx, dV [Z, H, T, P]``, ``dgate [Z, T, H·P]``; add to ``dskip [TASKS, H, 8]``, ``dweight [TASKS, H·P]``."""
+    """Set ``dx, dV [Z, H, T, P]``, ``dgate [Z, T, H·P]``; add to ``dskip [TASKS, H, 16]``, ``dweight [TASKS, H·P]``."""
     (Z, T), D, H = rate.shape, weight.size, skip.size
     P, a, s, da = D // H, np.empty(D, rate.dtype), np.empty(D, rate.dtype), np.empty(D, rate.dtype)
     for task in range(first, last):
@@ -117,4 +117,4 @@ def backward(
             along = look_along(a, s, gate, go, weight, r, g, o, dweight, task * D)
             hand_back(da, a, s, gate, go, weight, r, r * r * r * (along / D), g, o, dgate)
             to = row // T * T * D + row % T * P
-            leave(da, dx, to, T * P, V, vo, v_strides[1], skip, P, dV, dskip, task * H * 8)
+            leave(da, dx, to, T * P, V, vo, v_strides[1], skip, P, dV, dskip, task * H * WIDTH)

@@ -18,14 +18,14 @@ class CompiledSweep:
 
     def apply(self, rhs: Tensor, transpose: bool) -> Tensor:
         """``L @ rhs`` or ``Lᵀ @ rhs``."""
-        x = pad(rhs, (0, -rhs.shape[-1] % 8)).clone(memory_format=torch.contiguous_format)
+        x = pad(rhs, (0, -rhs.shape[-1] % 16)).clone(memory_format=torch.contiguous_format)
         _pull(flipped(self.topology) if transpose else self.topology, self.weight, x, x)
         return x[..., : rhs.shape[-1]]
 
 
 def spread(topology: Topology, weight: Tensor, x: Tensor) -> Tensor:
     """``A @ x``: weights ``[G, E]``, ``x [G, T, K]``; on the flipped topology ``Aᵀ @ x``."""
-    wide = padded(x, 8)
+    wide = padded(x, 16)
     y = torch.zeros_like(wide)
     _pull(topology, weight, wide, y)
     return y[..., : x.shape[-1]]

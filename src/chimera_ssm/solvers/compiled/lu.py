@@ -44,7 +44,7 @@ class CompiledLDU:
         if x.numel() == 0:
             return x
         parts = self.plan.part.size - 1
-        tile = 8 if K <= 16 else 32
+        tile = 16 if K <= 16 else 32
         width = min(-(-K // tile) * tile, max(32, _BLOCK // self.plan.largest // 32 * 32))
         tasks = G * parts * -(-K // width)
         flat, strides = flatten(rhs)

@@ -82,10 +82,11 @@ def _forward(V: Tensor, layout: _Layout, tensors: tuple[Tensor, ...], keep: bool
 def _small_forward(V: Tensor, layout: _Layout, weights: Any, scales: Any, Cs: Any, Bs: Any) -> Tensor:
     """The whole mix in one call; shapes are left to the kernel, each view would cost two microseconds."""
     from chimera_ssm.solvers.kernels import small
+    from chimera_ssm.solvers.kernels.denormals import without_denormals
 
     y = torch.empty_like(V, memory_format=torch.contiguous_format)
     joined = torch.cat(_equally_long(weights)), torch.cat(scales), layout.joined(Cs), layout.joined(Bs)
-    small.small_forward(layout.share, layout.forward_plans, *arrays_of(*joined, V, y))
+    without_denormals(small.small_forward, layout.share, layout.forward_plans, *arrays_of(*joined, V, y))
     return y
 
 
@@ -160,17 +161,19 @@ class _Layout:
     """
 
     def __init__(self, topologies: list[Topology], V: torch.Size, C: torch.Size, first_use: tuple[int, ...]):
+        from chimera_ssm.solvers.kernels.simd import WIDTH
+
         self.topologies, self.shape_of_C = topologies, C
         self.plan = topologies[0].tensors("block_plan", torch.device("cpu"))
         self.parts, self.side = self.plan.shape
-        self.columns = -(-self.side // 8) * 8
+        self.columns = -(-self.side // WIDTH) * WIDTH
         self.heads, self.groups = V[0] * V[1], C[0] * C[1]
         self.share = self.heads // self.groups
         self.pairs = sorted(set(first_use))
         self.which = np.array([self.pairs.index(d) for d in first_use])
         rows, N, P = self.parts * self.side, C[3], V[3]
         work = rows * self.columns * (self.heads * (P + 4 * len(topologies)) + self.groups * len(self.pairs) * N)
-        fits = self.plan.trivial and self.parts == 1 and self.side >= 4 and N % 8 == 0 and P % 8 == 0
+        fits = self.plan.trivial and self.parts == 1 and self.side >= 4 and N % WIDTH == 0 and P % WIDTH == 0
         self.small = fits and work < _SMALL_WORK
         self.products_are_small = (
             not self.small and len(self.pairs) * self.groups * self.columns <= 2 * self.heads * V[3]
@@ -253,12 +256,15 @@ class _Inputs:
     def small_gradients(self, V: Tensor, G: Tensor) -> tuple[Tensor, _Gradients]:
         """Its gradients in one call."""
         from chimera_ssm.solvers.kernels import small
+        from chimera_ssm.solvers.kernels.denormals import without_denormals
 
         layout, v, found = self.layout, self.layout.rows(V), _Gradients(self)
         dV = torch.empty_like(v, memory_format=torch.contiguous_format)
         given = arrays_of(self.weight, self.scale, self.C, self.B, v, layout.rows(G))
         wanted = arrays_of(found.weight, found.scale, found.C, found.B, dV)
-        small.small_backward(layout.share, layout.forward_plans, layout.backward_plans, *given, *wanted)
+        without_denormals(
+            small.small_backward, layout.share, layout.forward_plans, layout.backward_plans, *given, *wanted
+        )
         return dV.view(V.shape), found
 
     def products(self, chunk: _Chunk, keep: bool) -> Tensor:

@@ -14,9 +14,12 @@ from chimera_ssm.topology import Topology
 if TYPE_CHECKING:
     from chimera_ssm.solvers.kernels.plan import SweepPlan
 
-#: Nodes whose states the adjoint keeps at once, a megabyte in float32. More nodes make it compute all states twice, but
-#: on lines, where so little crosses from one segment to the next that the forward pass keeps it.
-_SEGMENT = 4096
+#: Nodes of a segment on lines; on other topologies eight times as many and more.
+_SEGMENT = 256
+#: Numbers of all states that tasks of a bundle keep between segments, a megabyte in float32.
+_BUNDLE = 1 << 18
+#: Numbers that a backward pass keeps of what crosses segments, a quarter of a gigabyte in float32.
+_CROSSING = 1 << 26
 
 
 def mix_by_states(topologies: list[Topology], weights: list[Tensor], Cs: list[Tensor], Bs: list[Tensor], V: Tensor,
@@ -39,13 +42,13 @@ class _StateMix(torch.autograd.Function):
         calls = []
         for d, (topology, w, scale, C, B) in enumerate(zip(topologies, *quarters(tensors), strict=True)):
             plan, (others, begin, edge, place, _) = plan_of(topology, carry=True), _other_edges(topology)
-            b, c = _in_blocks(B, topology), _in_blocks(C, topology)
-            segment = min(max(512, 8 * plan.slots), topology.num_nodes)
-            if others == 0 and topology.num_nodes > _SEGMENT:
-                segment = min(segment, _SEGMENT)
-                rows = -(-topology.num_nodes // _SEGMENT) * b.shape[1] * (plan.slots + 3)
-                ctx.kept[d] = v.new_empty(tasks * rows * states.BLOCK)
-            steps = plan.node, plan.carried, begin, edge, place, plan.slot, plan.slots, segment, _SEGMENT
+            b, c = (padded(x.detach(), states.STATES).flatten(0, 1) for x in (B, C))
+            blocks = b.shape[2] // states.STATES
+            segment, bundle = _division(topology, blocks, backward=False)
+            if others == 0 and topology.num_nodes > segment and any(ctx.needs_input_grad):
+                segments = -(-topology.num_nodes // segment)
+                ctx.kept[d] = v.new_empty(tasks * segments * blocks * states.BLOCK)
+            steps = plan.node, plan.carried, begin, edge, place, plan.slot, plan.slots, segment, bundle
             arrays = arrays_of(w, scale.flatten(0, 1), b, c, v, y, ctx.kept[d])
             calls.append((states.KERNELS[others][0], (d == 0, steps, tuple(arrays))))
         work = len(topologies) * _state_work(topologies[0], v, tensors[-1])
@@ -80,13 +83,13 @@ def _adjoints(
     parts, calls, sums = v.shape[2] // states.CHANNELS, [], []
     for topology, kept, w, scale, C, B in several:
         plan, (others, begin, edge, place, latest) = plan_of(topology, carry=True), _other_edges(topology)
-        segment = min(max(_SEGMENT, 4 * plan.slots), topology.num_nodes)
-        b, c = _in_blocks(B, topology), _in_blocks(C, topology)
-        dw, dscale = v.new_zeros(parts, *w.shape), v.new_zeros(parts, *scale.flatten(0, 1).shape)
+        b, c = (padded(x, states.STATES).flatten(0, 1) for x in (B, C))
+        segment, bundle = _division(topology, b.shape[2] // states.STATES, backward=True)
+        dw, dscale = v.new_empty(parts, *w.shape), v.new_empty(parts, *scale.flatten(0, 1).shape)
         dB, dC = v.new_zeros(2, ranges, *b.shape)
         steps = states.BackSteps(
             plan.node, plan.carried, begin, edge, place, _source_slots(topology), _places(topology, segment),
-            latest, plan.slot, _back_slots(topology), plan.slots, segment,
+            latest, plan.slot, _back_slots(topology), plan.slots, segment, bundle,
         )  # fmt: skip
         arrays = tuple(arrays_of(w, scale.flatten(0, 1), b, c, v, g, kept, dw, dscale, dB, dC, dv))
         calls.append((states.KERNELS[others][1], (fresh and not calls, ranges, steps, arrays)))
@@ -96,14 +99,33 @@ def _adjoints(
         (
             dw.sum(0),
             dscale.sum(0).view(scale.shape),
-            *(_from_blocks(x.sum(0), C, topology) for x in (dC, dB)),
+            *(x.sum(0)[..., : C.shape[-1]].view(C.shape) for x in (dC, dB)),
         )
-        for (topology, _, _, scale, C, _), (dw, dscale, dC, dB) in zip(several, sums, strict=True)
+        for (_, _, _, scale, C, _), (dw, dscale, dC, dB) in zip(several, sums, strict=True)
     ]
 
 
 def _state_work(topology: Topology, V: Tensor, C: Tensor) -> int:
     return (topology.num_nodes + topology.num_edges) * V.shape[0] * V.shape[-1] * C.shape[-1]
+
+
+def _division(topology: Topology, blocks: int, backward: bool) -> tuple[int, int]:
+    """Nodes of a segment, and tasks that go through it together; neither depends on the number of threads.
+
+    On lines little crosses from one segment to the next, and segments are as short as is good for caches. Elsewhere
+    the backward pass has to compute all states once more if there are several, which is worth it beyond 4,096 nodes.
+    """
+    from chimera_ssm.solvers.kernels.states import BLOCK, SPARE
+
+    plan, nodes = plan_of(topology, carry=True), topology.num_nodes
+    states, segment = blocks * (plan.slots + SPARE) * BLOCK, _SEGMENT
+    if plan.slots > 0:
+        segment = max(2 * _SEGMENT, 8 * plan.slots) if not backward else max(16 * _SEGMENT, 16 * plan.slots)
+    crossing = -(-nodes // segment) * states if backward and nodes > segment and plan.slots > 0 else 0
+    while crossing > _CROSSING:
+        segment, crossing = 2 * segment, crossing // 2
+    bundle = _BUNDLE // states if crossing == 0 else min(_BUNDLE // states, _CROSSING // crossing)
+    return min(segment, nodes), max(1, bundle) if nodes > segment else _BUNDLE
 
 
 def _other_edges(topology: Topology) -> tuple[int, Any, Any, Any, Any]:
@@ -148,25 +170,3 @@ def _places(topology: Topology, segment: int) -> Any:
         return np.where(step < start, place, plan.slots + 4 + step - start)
 
     return topology.once(("places", segment), make)
-
-
-def _in_blocks(x: Tensor, topology: Topology) -> Tensor:
-    """``[Z, G, T, N]`` → ``[Z·G, N/4, T, 4]`` in the order of steps."""
-    x = padded(x.detach(), 4).flatten(0, 1)
-    if not _in_order(topology):
-        x = x.index_select(1, topology.tensors("topological_order", x.device))
-    return x.view(*x.shape[:2], -1, 4).transpose(1, 2).contiguous()
-
-
-def _in_order(topology: Topology) -> bool:
-    """Whether the nodes' own order is that of the steps."""
-    return topology.once("in order", lambda: bool((np.diff(plan_of(topology, carry=True).node) == 1).all()))
-
-
-def _from_blocks(x: Tensor, like: Tensor, topology: Topology) -> Tensor:
-    """The reverse."""
-    x = x.transpose(1, 2).flatten(2)[..., : like.shape[-1]]
-    if _in_order(topology):
-        return x.reshape(like.shape)
-    steps = topology.tensors("topological_order", x.device)
-    return torch.empty_like(x).index_copy_(1, steps, x).view(like.shape)

@@ -7,7 +7,20 @@ Arrays, with all leading dimensions in H: weights ``[H, E]``; −L and −U off 
 import numpy as np
 
 from chimera_ssm.solvers.kernels.jit import inlined, kernel
-from chimera_ssm.solvers.kernels.simd import aligned, at, load, put, splat, store, store_past
+from chimera_ssm.solvers.kernels.simd import (
+    WIDTH,
+    aligned,
+    at,
+    fma,
+    load,
+    load_8,
+    put,
+    room,
+    splat,
+    splat_8,
+    store,
+    store_past,
+)
 
 LANES = 8
 #: Columns of a row of the inverse that are summed at once.
@@ -25,7 +38,7 @@ def factorise(first, last, plan, weight, lower, upper, inverse):
     """
     (heads, edges), entries, nodes = weight.shape, lower.shape[1], inverse.shape[1]
     groups = -(-heads // LANES)
-    zero, one, lane = splat(weight.dtype.type(0)), splat(weight.dtype.type(1)), np.empty(LANES, weight.dtype)
+    zero, one, lane = splat_8(weight.dtype.type(0)), splat_8(weight.dtype.type(1)), np.empty(LANES, weight.dtype)
     for task in range(first, last):
         p, head = task // groups, task % groups * LANES
         lanes = min(LANES, heads - head)
@@ -42,26 +55,26 @@ def factorise(first, last, plan, weight, lower, upper, inverse):
             here = LANES * (i - begin)
             for e in range(at(plan.edge_begin, i), at(plan.edge_begin, i + 1)):
                 o = LANES * (at(plan.edge_column, e) - begin)
-                store(row, o, zero - load(edge_weight, LANES * (e - edge_origin)))
-            store(row, here, load(row, here) + one)
+                store(row, o, zero - load_8(edge_weight, LANES * (e - edge_origin)))
+            store(row, here, load_8(row, here) + one)
             for q in range(at(plan.lower_begin, i), at(plan.lower_begin, i + 1)):
                 k = at(plan.lower_column, q)
-                left = load(row, LANES * (k - begin))
+                left = load_8(row, LANES * (k - begin))
                 store(row, LANES * (k - begin), zero)
                 for r in range(at(plan.upper_begin, k), at(plan.upper_begin, k + 1)):
                     o = LANES * (at(plan.upper_column, r) - begin)
-                    store(row, o, load(row, o) + left * load(U, LANES * (r - origin)))
-                store(lane, 0, zero - left * load(pivot, LANES * (k - begin)))
+                    store(row, o, load_8(row, o) + left * load_8(U, LANES * (r - origin)))
+                store(lane, 0, zero - left * load_8(pivot, LANES * (k - begin)))
                 deal(lane, lower, head * entries + q, entries, lanes)
-            store(lane, 0, one / load(row, here))
-            store(pivot, here, load(lane, 0))
+            store(lane, 0, one / load_8(row, here))
+            store(pivot, here, load_8(lane, 0))
             store(row, here, zero)
             deal(lane, inverse, head * nodes + i, nodes, lanes)
             for r in range(at(plan.upper_begin, i), at(plan.upper_begin, i + 1)):
                 o = LANES * (at(plan.upper_column, r) - begin)
-                store(lane, 0, zero - load(row, o) * load(pivot, here))
+                store(lane, 0, zero - load_8(row, o) * load_8(pivot, here))
                 store(row, o, zero)
-                store(U, LANES * (r - origin), load(lane, 0))
+                store(U, LANES * (r - origin), load_8(lane, 0))
                 deal(lane, upper, head * entries + r, entries, lanes)
 
 
@@ -74,14 +87,14 @@ def deal(lane, out, o, stride, lanes):
 
 @kernel
 def solve(first, last, width, plan, ahead, back, inverse, rhs, head_stride, row_stride, x):
-    """``x = (I − A)⁻¹ rhs``, ``[H, T, K]``, for tasks: a head, a part and ``width`` columns, a multiple of 8, each.
+    """``x = (I − A)⁻¹ rhs``, ``[H, T, K]``, for tasks: a head, a part and ``width`` columns, a multiple of 16, each.
 
     ``ahead, back`` are the factors L and U, or their transposes the other way round. ``rhs`` is flat, its elements
     at ``head_stride``, ``row_stride`` and 1.
     """
     _, nodes, K = x.shape
     parts, blocks = plan.part.size - 1, -(-K // width)
-    block = np.empty((plan.largest, width), x.dtype)
+    block = room(plan.largest * width, x.dtype)
     for task in range(first, last):
         head, p, c = task // (parts * blocks), task // blocks % parts, task % blocks * width
         begin, end, count = plan.part[p], plan.part[p + 1], min(width, K - c)
@@ -106,8 +119,8 @@ def invert(first, last, plan, lower, upper, inverse, x):
     _, nodes, S = x.shape
     small = S * S * x.itemsize <= _CACHED
     made = np.empty((1, S if small else 0, S), x.dtype)
-    parts, width = plan.part.size - 1, -(-S // 8) * 8
-    block = np.empty((plan.largest, width), x.dtype)
+    parts, width = plan.part.size - 1, -(-S // WIDTH) * WIDTH
+    block = room(plan.largest * width, x.dtype)
     for task in range(first, last):
         head, begin, end = task // parts, plan.part[task % parts], plan.part[task % parts + 1]
         fo, io = head * lower.shape[1], head * nodes
@@ -124,14 +137,14 @@ def invert(first, last, plan, lower, upper, inverse, x):
 def start_row(block, width, begin, i, plan, lower, fo):
     """Row i of L⁻¹ from its first to its last descendant: a unit, and rows before it, each within its own range."""
     here = width * (i - begin)
-    for c in range(max(0, at(plan.low, i) - WINDOW), min(width, at(plan.high, i) + WINDOW), 8):
+    for c in range(max(0, at(plan.low, i) - WINDOW), min(width, at(plan.high, i) + WINDOW), WIDTH):
         store(block, here + c, splat(block.dtype.type(0)))
     put(block, here + at(plan.node, i) - begin, block.dtype.type(1))
     for q in range(at(plan.lower_begin, i), at(plan.lower_begin, i + 1)):
         j, w = at(plan.lower_column, q), splat(at(lower, fo + q))
         there = width * (j - begin)
-        for c in range(at(plan.low, j), at(plan.high, j), 8):
-            store(block, here + c, load(block, here + c) + w * load(block, there + c))
+        for c in range(at(plan.low, j), at(plan.high, j), WIDTH):
+            store(block, here + c, fma(w, load(block, there + c), load(block, here + c)))
 
 
 @inlined
@@ -141,20 +154,21 @@ def sum_rows(x, S, origin, i, scale, block, there, plan, upper, fo):
     low, high, zero = at(plan.low, i), at(plan.high, i), splat(x.dtype.type(0))
     if S >= WINDOW:
         for k in range(0, S, WINDOW):
-            c, y = min(k, S - WINDOW), (zero, zero, zero, zero)
+            c, y = min(k, S - WINDOW), (zero, zero)
             if low < c + WINDOW and c < high:
-                y = times(splat(scale), four(block, there + c))
+                y = scale * load(block, there + c), scale * load(block, there + c + WIDTH)
             for q in range(b, e):
-                row = (origin + at(plan.node, at(plan.upper_column, q))) * S
-                y = plus(y, splat(at(upper, fo + q)), four(x, row + c))
-            write(x, o + c, y)
+                row, w = (origin + at(plan.node, at(plan.upper_column, q))) * S + c, splat(at(upper, fo + q))
+                y = fma(w, load(x, row), y[0]), fma(w, load(x, row + WIDTH), y[1])
+            store(x, o + c, y[0])
+            store(x, o + c + WIDTH, y[1])
     elif S >= 8:
         for k in range(0, S, 8):
             c = min(k, S - 8)
-            v = splat(scale) * load(block, there + c)
+            v = scale * load_8(block, there + c)
             for q in range(b, e):
                 row = (origin + at(plan.node, at(plan.upper_column, q))) * S
-                v = v + splat(at(upper, fo + q)) * load(x, row + c)
+                v = fma(at(upper, fo + q), load_8(x, row + c), v)
             store(x, o + c, v)
     else:
         for c in range(S):
@@ -168,10 +182,10 @@ def sum_rows(x, S, origin, i, scale, block, there, plan, upper, fo):
 def copy_past(out, o, x, count):
     """Copy ``count`` numbers from the begin of ``x`` past the caches."""
     first = min(o + count, aligned(out, o))
-    last = first + (o + count - first) // 8 * 8
+    last = first + (o + count - first) // WIDTH * WIDTH
     for k in range(o, first):
         put(out, k, at(x, k - o))
-    for k in range(first, last, 8):
+    for k in range(first, last, WIDTH):
         store_past(out, k, load(x, k - o))
     for k in range(last, o + count):
         put(out, k, at(x, k - o))
@@ -179,19 +193,22 @@ def copy_past(out, o, x, count):
 
 @inlined
 def copy(out, o, x, i, count):
-    """Copy ``count`` numbers."""
-    if count < 8:
+    """Copy ``count`` numbers, some of them twice."""
+    if count >= WIDTH:
+        for k in range(0, count - WIDTH + 1, WIDTH):
+            store(out, o + k, load(x, i + k))
+        store(out, o + count - WIDTH, load(x, i + count - WIDTH))
+    elif count >= 8:
+        store(out, o, load_8(x, i))
+        store(out, o + count - 8, load_8(x, i + count - 8))
+    else:
         for k in range(count):
             put(out, o + k, at(x, i + k))
-    else:
-        for k in range(0, count - 7, 8):
-            store(out, o + k, load(x, i + k))
-        store(out, o + count - 8, load(x, i + count - 8))  # some of them twice
 
 
 @kernel
 def substitute(x, stride, width, begin, end, plan, ahead, back, inverse, head):
-    """Solve in place for ``width`` columns, a multiple of 8: rows ``begin`` to ``end`` of ``x``, ``stride`` apart."""
+    """Solve in place for ``width`` columns, a multiple of 16: rows ``begin`` to ``end`` of ``x``, ``stride`` apart."""
     fo, io = head * ahead.shape[1], head * inverse.shape[1]
     one = inverse.dtype.type(1)
     for i in range(begin, end):
@@ -206,11 +223,11 @@ def substitute(x, stride, width, begin, end, plan, ahead, back, inverse, head):
 @inlined
 def add_rows(x, stride, begin, i, low, high, scale, b, e, column, value, fo):
     """``x[i] ← scale x[i] + Σ_{b≤q<e} value[q] x[column[q]]`` for columns ``low`` to ``high``, 64 at once if it can."""
-    c, here, s = low, (i - begin) * stride, splat(scale)
+    c, here, s = low, (i - begin) * stride, splat_8(scale)
     while c + 64 <= high:
         y, z = times(s, four(x, here + c)), times(s, four(x, here + c + 32))
         for q in range(b, e):
-            w, o = splat(at(value, fo + q)), (at(column, q) - begin) * stride + c
+            w, o = splat_8(at(value, fo + q)), (at(column, q) - begin) * stride + c
             y, z = plus(y, w, four(x, o)), plus(z, w, four(x, o + 32))
         write(x, here + c, y)
         write(x, here + c + 32, z)
@@ -218,13 +235,13 @@ def add_rows(x, stride, begin, i, low, high, scale, b, e, column, value, fo):
     if c + 32 <= high:
         y = times(s, four(x, here + c))
         for q in range(b, e):
-            y = plus(y, splat(at(value, fo + q)), four(x, (at(column, q) - begin) * stride + c))
+            y = plus(y, splat_8(at(value, fo + q)), four(x, (at(column, q) - begin) * stride + c))
         write(x, here + c, y)
         c += 32
     while c < high:
-        v = s * load(x, here + c)
+        v = s * load_8(x, here + c)
         for q in range(b, e):
-            v = v + splat(at(value, fo + q)) * load(x, (at(column, q) - begin) * stride + c)
+            v = v + splat_8(at(value, fo + q)) * load_8(x, (at(column, q) - begin) * stride + c)
         store(x, here + c, v)
         c += 8
 
@@ -232,7 +249,7 @@ def add_rows(x, stride, begin, i, low, high, scale, b, e, column, value, fo):
 @inlined
 def four(x, o):
     """Four vectors, 32 neighbours."""
-    return load(x, o), load(x, o + 8), load(x, o + 16), load(x, o + 24)
+    return load_8(x, o), load_8(x, o + 8), load_8(x, o + 16), load_8(x, o + 24)
 
 
 @inlined

@@ -4,16 +4,14 @@ A task is one group of heads, one part of a union, and some blocks of columns of
 the columns of L of one head after the other, stays in the cache; nothing of size T² is kept or handed over.
 
 Arrays, with all leading dimensions in H heads and G groups: ``C, B [G, T, N]``, ``V, Y [H, T, P]``; factors as in `lu`.
-Inside, rows and columns are ranks of an `LUPlan`, rows are padded to four and channels to sixteen, the size of a tile.
+Inside, rows and columns are ranks of an `LUPlan`, rows are padded to six and channels to sixteen, the size of a tile.
 """
-
-import numpy as np
 
 from chimera_ssm.solvers.kernels.jit import inlined, kernel
 from chimera_ssm.solvers.kernels.lu import add_rows, copy, substitute
-from chimera_ssm.solvers.kernels.simd import at, load, put, splat, store, total
+from chimera_ssm.solvers.kernels.simd import WIDTH, at, fma, load, put, room, splat, store, total
 
-ROWS, COLUMNS = 4, 16
+ROWS, COLUMNS = 6, WIDTH
 
 
 @inlined
@@ -28,6 +26,14 @@ def padded(n, to):
     return -(-n // to) * to
 
 
+@inlined
+def zeros(size, dtype):
+    """Zeros in aligned memory."""
+    x = room(size, dtype)
+    x[:] = 0
+    return x
+
+
 @kernel
 def masks_forward(first, last, slots, width, plan, lower, upper, inverse, C, B, V, Y):
     """``Y [slots, H, T, P]`` += the mix, for tasks ``first`` to ``last`` of G × parts × slots; its sum over slots is y.
@@ -38,9 +44,9 @@ def masks_forward(first, last, slots, width, plan, lower, upper, inverse, C, B, 
     parts, largest = plan.part.size - 1, plan.largest
     stride, channels = spaced(width), padded(P, COLUMNS)
     rows, vstride = padded(max(largest, width), ROWS), spaced(channels)
-    c, bt = np.zeros((rows, N), C.dtype), np.zeros((N, stride), C.dtype)
-    S, X = np.zeros((rows, stride), C.dtype), np.zeros((rows, stride), C.dtype)
-    v, y = np.zeros((rows, vstride), C.dtype), np.zeros((rows, vstride), C.dtype)
+    c, bt = zeros(rows * N, C.dtype), zeros(N * stride, C.dtype)
+    S, X = zeros(rows * stride, C.dtype), zeros(rows * stride, C.dtype)
+    v, y = zeros(rows * vstride, C.dtype), zeros(rows * vstride, C.dtype)
     for task in range(first, last):
         group, p, slot = task // (parts * slots), task // slots % parts, task % slots
         begin, end = plan.part[p], plan.part[p + 1]
@@ -54,7 +60,7 @@ def masks_forward(first, last, slots, width, plan, lower, upper, inverse, C, B, 
             for head in range(heads * group // groups, heads * (group + 1) // groups):
                 inverse_columns(X, stride, low, columns, begin, end, plan, lower, upper, inverse, head)
                 for i in range(end - begin):
-                    for o in range(i * stride, i * stride + columns, 8):
+                    for o in range(i * stride, i * stride + columns, WIDTH):
                         store(X, o, load(X, o) * load(S, o))
                 pack(v, vstride, V, head * nodes, P, low, high, plan.node)
                 multiply(y, vstride, size, channels, X, stride, 1, v, vstride, high - low)
@@ -74,11 +80,11 @@ def masks_backward(first, last, slots, width, plan, factors, inverse, C, B, V, g
     parts, largest = plan.part.size - 1, plan.largest
     stride, channels, states = spaced(width), padded(P, COLUMNS), padded(N, COLUMNS)
     rows, vstride, nstride = padded(max(largest, width), ROWS), spaced(channels), spaced(states)
-    c, b, bt = np.zeros((rows, nstride), C.dtype), np.zeros((rows, nstride), C.dtype), np.zeros((N, stride), C.dtype)
-    g, vt = np.zeros((rows, vstride), C.dtype), np.zeros((P, stride), C.dtype)
-    dn, dp = np.zeros((rows, nstride), C.dtype), np.zeros((rows, vstride), C.dtype)
-    S, dS = np.zeros((rows, stride), C.dtype), np.zeros((rows, stride), C.dtype)
-    L, M, LS = np.zeros((rows, stride), C.dtype), np.zeros((rows, stride), C.dtype), np.zeros((rows, stride), C.dtype)
+    c, b, bt = zeros(rows * nstride, C.dtype), zeros(rows * nstride, C.dtype), zeros(N * stride, C.dtype)
+    g, vt = zeros(rows * vstride, C.dtype), zeros(P * stride, C.dtype)
+    dn, dp = zeros(rows * nstride, C.dtype), zeros(rows * vstride, C.dtype)
+    S, dS = zeros(rows * stride, C.dtype), zeros(rows * stride, C.dtype)
+    L, M, LS = zeros(rows * stride, C.dtype), zeros(rows * stride, C.dtype), zeros(rows * stride, C.dtype)
     for task in range(first, last):
         group, p, slot = task // (parts * slots), task // slots % parts, task % slots
         begin, end = plan.part[p], plan.part[p + 1]
@@ -97,7 +103,7 @@ def masks_backward(first, last, slots, width, plan, factors, inverse, C, B, V, g
                 multiply(M, stride, size, columns, g, vstride, 1, vt, stride, P)
                 inverse_columns(L, stride, low, columns, begin, end, plan, lower, upper, inverse, head)
                 for i in range(end - begin):
-                    for o in range(i * stride, i * stride + columns, 8):
+                    for o in range(i * stride, i * stride + columns, WIDTH):
                         x, m, s = load(L, o), load(M, o), load(S, o)
                         store(dS, o, load(dS, o) + x * m)
                         store(M, o, s * m)
@@ -121,7 +127,7 @@ def inverse_columns(x, stride, low, columns, begin, end, plan, lower, upper, inv
     zero, one = splat(x.dtype.type(0)), x.dtype.type(1)
     fo, io = head * lower.shape[1], head * inverse.shape[1]
     for i in range(begin, end):
-        for o in range((i - begin) * stride, (i - begin) * stride + columns, 8):
+        for o in range((i - begin) * stride, (i - begin) * stride + columns, WIDTH):
             store(x, o, zero)
         left, right = max(0, at(plan.descendant, i) - low) // 32 * 32, min(columns, (i - low) // 32 * 32 + 32)
         if right > left:
@@ -141,14 +147,12 @@ def edge_products(out, o, x, y, stride, columns, begin, end, plan):
         a = (i - begin) * stride
         for e in range(at(plan.edge_begin, i), at(plan.edge_begin, i + 1)):
             b = (at(plan.edge_column, e) - begin) * stride
-            s0 = s1 = s2 = s3 = splat(x.dtype.type(0))
-            for c in range(0, columns, 32):
-                s0 = s0 + load(x, a + c) * load(y, b + c)
-                s1 = s1 + load(x, a + c + 8) * load(y, b + c + 8)
-                s2 = s2 + load(x, a + c + 16) * load(y, b + c + 16)
-                s3 = s3 + load(x, a + c + 24) * load(y, b + c + 24)
+            s0 = s1 = splat(x.dtype.type(0))
+            for c in range(0, columns, 2 * WIDTH):
+                s0 = fma(load(x, a + c), load(y, b + c), s0)
+                s1 = fma(load(x, a + c + WIDTH), load(y, b + c + WIDTH), s1)
             place = o + at(plan.edge, e)
-            put(out, place, at(out, place) + total((s0 + s1) + (s2 + s3)))
+            put(out, place, at(out, place) + total(s0 + s1))
 
 
 @kernel
@@ -157,27 +161,21 @@ def multiply(out, stride, rows, columns, a, a_row, a_column, b, b_stride, size):
     zero = splat(out.dtype.type(0))
     for c in range(0, columns, COLUMNS):
         for r in range(0, rows, ROWS):
-            p0 = p1 = q0 = q1 = r0 = r1 = s0 = s1 = zero
-            k0, k1, k2, k3 = r * a_row, (r + 1) * a_row, (r + 2) * a_row, (r + 3) * a_row
+            y0 = y1 = y2 = y3 = y4 = y5 = zero
+            a0 = r * a_row
+            a1, a2, a3, a4, a5 = a0 + a_row, a0 + 2 * a_row, a0 + 3 * a_row, a0 + 4 * a_row, a0 + 5 * a_row
             for k in range(size):
-                b0, b1, o = load(b, k * b_stride + c), load(b, k * b_stride + c + 8), k * a_column
-                w = splat(at(a, k0 + o))
-                p0, p1 = p0 + w * b0, p1 + w * b1
-                w = splat(at(a, k1 + o))
-                q0, q1 = q0 + w * b0, q1 + w * b1
-                w = splat(at(a, k2 + o))
-                r0, r1 = r0 + w * b0, r1 + w * b1
-                w = splat(at(a, k3 + o))
-                s0, s1 = s0 + w * b0, s1 + w * b1
+                x, o = load(b, k * b_stride + c), k * a_column
+                y0, y1 = fma(at(a, a0 + o), x, y0), fma(at(a, a1 + o), x, y1)
+                y2, y3 = fma(at(a, a2 + o), x, y2), fma(at(a, a3 + o), x, y3)
+                y4, y5 = fma(at(a, a4 + o), x, y4), fma(at(a, a5 + o), x, y5)
             o = r * stride + c
-            store(out, o, p0)
-            store(out, o + 8, p1)
-            store(out, o + stride, q0)
-            store(out, o + stride + 8, q1)
-            store(out, o + 2 * stride, r0)
-            store(out, o + 2 * stride + 8, r1)
-            store(out, o + 3 * stride, s0)
-            store(out, o + 3 * stride + 8, s1)
+            store(out, o, y0)
+            store(out, o + stride, y1)
+            store(out, o + 2 * stride, y2)
+            store(out, o + 3 * stride, y3)
+            store(out, o + 4 * stride, y4)
+            store(out, o + 5 * stride, y5)
 
 
 @inlined
@@ -202,10 +200,10 @@ def turn(out, stride, columns, X, origin, count, low, high, node):
 @inlined
 def add_packed(X, origin, count, x, stride, low, high, node):
     """Add packed rows to where they belong."""
-    whole = count // 8 * 8
+    whole = count // WIDTH * WIDTH
     for i in range(low, high):
         o, s = (origin + at(node, i)) * count, (i - low) * stride
-        for k in range(0, whole, 8):
+        for k in range(0, whole, WIDTH):
             store(X, o + k, load(X, o + k) + load(x, s + k))
         for k in range(whole, count):
             put(X, o + k, at(X, o + k) + at(x, s + k))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from chimera_ssm.solvers.kernels.jit import kernel
+from chimera_ssm.solvers.kernels.simd import WIDTH
 from chimera_ssm.topology import Topology
 
 Array = np.ndarray
@@ -127,8 +128,8 @@ def _postorder(parent):
 
 @kernel
 def _node_ranges(column, descendant):
-    """Least and largest column among the descendants of each rank and itself, rounded to vectors of eight."""
-    low, high = column // 8 * 8, column // 8 * 8 + 8
+    """Least and largest column among the descendants of each rank and itself, rounded to vectors."""
+    low, high = column // WIDTH * WIDTH, column // WIDTH * WIDTH + WIDTH
     for i in range(column.size):
         k = i - 1  # children are found by jumping over each other's descendants
         while k >= descendant[i]:

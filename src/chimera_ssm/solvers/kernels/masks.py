@@ -12,7 +12,7 @@ heads, ``share`` for each group, is worked on at once, ``start`` is the first of
 import numpy as np
 
 from chimera_ssm.solvers.kernels.jit import inlined, kernel
-from chimera_ssm.solvers.kernels.simd import at, load, put, splat, store, total
+from chimera_ssm.solvers.kernels.simd import WIDTH, at, clear, load, put, splat, store, total
 
 
 @inlined
@@ -29,14 +29,6 @@ def further(x, c, e, stop, edge, place, w, wo, rows, columns):
     for k in range(e, stop):
         x = x + splat(at(w, wo + at(edge, k))) * load(rows, at(place, k) * columns + c)
     return x
-
-
-@inlined
-def clear(rows, start, stop):
-    """Zeros from ``start`` to ``stop``, a whole number of vectors."""
-    zero = splat(rows.dtype.type(0))
-    for c in range(start, stop, 8):
-        store(rows, c, zero)
 
 
 @kernel
@@ -66,13 +58,13 @@ def masks_forward(
                 w1, r1 = weight_and_row(e + 1, stop, edge, source_slot, w, wo, K, slots * K)
                 a0, a1 = splat(w0), splat(w1)
                 if stop - e > 2:
-                    for c in range(lo, hi, 8):
+                    for c in range(lo, hi, WIDTH):
                         x = a0 * load(rows, r0 + c) + a1 * load(rows, r1 + c)
                         x = further(x, c, e + 2, stop, edge, source_slot, w, wo, rows, K)
                         store(rows, own + c, x)
                         store(M, m + c, load(M, m + c) + x * load(S, s + c))
                 else:
-                    for c in range(lo, hi, 8):
+                    for c in range(lo, hi, WIDTH):
                         x = a0 * load(rows, r0 + c) + a1 * load(rows, r1 + c)
                         store(rows, own + c, x)
                         store(M, m + c, load(M, m + c) + x * load(S, s + c))
@@ -117,13 +109,13 @@ def masks_backward(
                     w1, r1 = weight_and_row(e + 1, stop, edge, source_step, w, wo, K, nodes * K)
                     a0, a1 = splat(w0), splat(w1)
                     if stop - e > 2:
-                        for c in range(at(low, k), at(high, k), 8):
+                        for c in range(at(low, k), at(high, k), WIDTH):
                             x = a0 * load(L, r0 + c) + a1 * load(L, r1 + c)
                             x = further(x, c, e + 2, stop, edge, source_step, w, wo, L, K)
                             store(L, own + c, x)
                             store(dS, s + c, load(dS, s + c) + x * load(dM, m + c))
                     else:
-                        for c in range(at(low, k), at(high, k), 8):
+                        for c in range(at(low, k), at(high, k), WIDTH):
                             x = a0 * load(L, r0 + c) + a1 * load(L, r1 + c)
                             store(L, own + c, x)
                             store(dS, s + c, load(dS, s + c) + x * load(dM, m + c))
@@ -143,14 +135,14 @@ def masks_backward(
                     d0 = splat(w.dtype.type(0))
                     d1 = d0
                     if end - f > 2:
-                        for c in range(lo, hi, 8):
+                        for c in range(lo, hi, WIDTH):
                             x = load(S, s + c) * load(dM, m + c) + a0 * load(rows, r0 + c) + a1 * load(rows, r1 + c)
                             x = further(x, c, f + 2, end, back_edge, back_source_slot, w, wo, rows, K)
                             store(rows, own + c, x)
                             d0 = d0 + x * load(L, p0 + c)
                             d1 = d1 + x * load(L, p1 + c)
                     else:
-                        for c in range(lo, hi, 8):
+                        for c in range(lo, hi, WIDTH):
                             x = load(S, s + c) * load(dM, m + c) + a0 * load(rows, r0 + c) + a1 * load(rows, r1 + c)
                             store(rows, own + c, x)
                             d0 = d0 + x * load(L, p0 + c)
@@ -161,7 +153,7 @@ def masks_backward(
                         put(dw, wo + at(edge, e + 1), total(d1))
                     for j in range(e + 2, stop):
                         d0 = splat(w.dtype.type(0))
-                        for c in range(lo, hi, 8):
+                        for c in range(lo, hi, WIDTH):
                             d0 = d0 + load(rows, own + c) * load(L, at(source_step, j) * K + c)
                         put(dw, wo + at(edge, j), total(d0))
                     put(dbeta, no + at(node, k), at(rows, own + at(column, k)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from chimera_ssm.solvers.kernels.jit import kernel
+from chimera_ssm.solvers.kernels.simd import WIDTH
 from chimera_ssm.topology import Topology
 
 Array = np.ndarray
@@ -113,7 +114,7 @@ def _allocate(begin, source_step, everyone):
 
 @kernel
 def _hearing(column, begin, source_step):
-    low, high = column // 8 * 8, column // 8 * 8 + 8
+    low, high = column // WIDTH * WIDTH, column // WIDTH * WIDTH + WIDTH
     for k in range(column.size):
         for e in range(begin[k], begin[k + 1]):
             low[k] = min(low[k], low[source_step[e]])

@@ -23,6 +23,8 @@ from typing import Any
 
 import torch
 
+from chimera_ssm.solvers.kernels.denormals import without_denormals
+
 #: Multiplications that take about as long as waking a thread, which is a tenth of a millisecond.
 _WORTH_A_THREAD = 1_000_000
 _Body = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -47,12 +49,16 @@ def run(kernel: Callable[..., Any], tasks: int, *args: Any, work: float = inf) -
     ``work`` is about how many multiplications there are: little work is done at once, without waking anybody.
     """
     threads = min(threads_for(work), tasks)
+
+    def share(k: int, n: int) -> None:
+        without_denormals(kernel, tasks * k // n, tasks * (k + 1) // n, *args)
+
     if threads == 1:
-        kernel(0, tasks, *args)
+        share(0, 1)
     elif not _forked and (openmp := _openmp()) is not None:
-        _run_on_openmp(openmp, threads, lambda k, n: kernel(tasks * k // n, tasks * (k + 1) // n, *args))
+        _run_on_openmp(openmp, threads, share)
     else:
-        _run_on_pool(threads, lambda k, n: kernel(tasks * k // n, tasks * (k + 1) // n, *args))
+        _run_on_pool(threads, share)
 
 
 def run_each(calls: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]], tasks: int, work: float = inf) -> None:

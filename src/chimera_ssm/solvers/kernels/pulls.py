@@ -1,6 +1,6 @@
 """Columns pulled along edges: ``y_t += Σ_{s→t} w x_s``. With y itself for x, in topological order, it is a sweep.
 
-Arrays: ``w [H, E]``, ``x, y [H, T, K]`` with K a multiple of 8.
+Arrays: ``w [H, E]``, ``x, y [H, T, K]`` with K a multiple of 16.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chimera_ssm.solvers.kernels.jit import kernel
-from chimera_ssm.solvers.kernels.simd import at, load, splat, store
+from chimera_ssm.solvers.kernels.simd import WIDTH, at, fma, load, store
 from chimera_ssm.topology import Topology
 
 #: Columns that a task works on.
@@ -64,8 +64,8 @@ def pull(first, last, node, begin, edge, source, w, x, y):
         stop, wo, here = min(K, start + COLUMNS), head * edges, head * nodes * K
         for k in range(nodes):
             own, e0, e1 = here + at(node, k) * K, at(begin, k), at(begin, k + 1)
-            for c in range(start, stop, 8):
+            for c in range(start, stop, WIDTH):
                 total = load(y, own + c)
                 for e in range(e0, e1):
-                    total = total + splat(at(w, wo + at(edge, e))) * load(x, here + at(source, e) * K + c)
+                    total = fma(at(w, wo + at(edge, e)), load(x, here + at(source, e) * K + c), total)
                 store(y, own + c, total)

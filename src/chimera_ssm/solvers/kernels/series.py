@@ -14,11 +14,11 @@ import numpy as np
 
 from chimera_ssm.solvers.kernels.jit import inlined, kernel
 from chimera_ssm.solvers.kernels.pulls import entering
-from chimera_ssm.solvers.kernels.simd import at, load, put, splat, store, total
+from chimera_ssm.solvers.kernels.simd import WIDTH, at, fma, load, put, splat, store, total
 from chimera_ssm.topology import Topology
 
-#: Columns that are worked on at once: two vectors, so that one is added to while the other waits.
-LANES = 16
+#: Columns that are worked on at once.
+LANES = WIDTH
 
 
 class SeriesPlan(NamedTuple):
@@ -56,7 +56,7 @@ def forward(first, last, plan, power, w, b, x):
             step(plan, start, stop, w, head * w.shape[1], b, here, K, terms, old, new)
             old, new = new, old
         for t in range(stop - start):
-            write(x, here + t * K, read(terms, old + t * LANES))
+            store(x, here + t * K, load(terms, old + t * LANES))
 
 
 @kernel
@@ -82,18 +82,16 @@ def backward(first, last, slots, plan, power, w, b, g, dw, db):
                 step(plan, start, stop, w, head * edges, b, here, K, terms, (k - 1) * size, k * size)
             gather(g, here, K, adjoint, 0, stop - start)
             for t in range(stop - start if db.size else 0):
-                write(db, here + t * K, read(g, here + t * K))
+                store(db, here + t * K, load(g, here + t * K))
             old, new = 0, size
             for k in range(power[p] - 1, -1, -1):
                 step_back(plan, start, stop, w, head * edges, terms, k * size, adjoint, old, new, products)
                 for t in range(stop - start if db.size else 0):
-                    o, row = here + t * K, read(adjoint, new + t * LANES)
-                    store(db, o, load(db, o) + row[0])
-                    store(db, o + 8, load(db, o + 8) + row[1])
+                    o = here + t * K
+                    store(db, o, load(db, o) + load(adjoint, new + t * LANES))
                 old, new = new, old
         for e in range(lowest, plan.begin[stop]):
-            row = read(products, (e - lowest) * LANES)
-            put(dw, (slot * heads + head) * edges + at(plan.edge, e), total(row[0] + row[1]))
+            put(dw, (slot * heads + head) * edges + at(plan.edge, e), total(load(products, (e - lowest) * LANES)))
 
 
 @inlined
@@ -110,37 +108,17 @@ def any_in(x, o, K, count):
 def gather(x, o, K, block, to, count):
     """Copy a block of columns of so many rows."""
     for t in range(count):
-        write(block, to + t * LANES, read(x, o + t * K))
-
-
-@inlined
-def read(x, o):
-    """A row of a block."""
-    return load(x, o), load(x, o + 8)
-
-
-@inlined
-def write(x, o, row):
-    """Store a row of a block."""
-    store(x, o, row[0])
-    store(x, o + 8, row[1])
-
-
-@inlined
-def plus(row, w, other):
-    """``row + w · other``, column by column."""
-    return row[0] + w[0] * other[0], row[1] + w[1] * other[1]
+        store(block, to + t * LANES, load(x, o + t * K))
 
 
 @inlined
 def step(plan, start, stop, w, wo, b, here, K, terms, old, new):
     """``new = b + A old`` for the rows of a part."""
     for t in range(start, stop):
-        x = read(b, here + (t - start) * K)
+        x = load(b, here + (t - start) * K)
         for e in range(at(plan.begin, t), at(plan.begin, t + 1)):
-            a = splat(at(w, wo + at(plan.edge, e)))
-            x = plus(x, (a, a), read(terms, old + (at(plan.source, e) - start) * LANES))
-        write(terms, new + (t - start) * LANES, x)
+            x = fma(at(w, wo + at(plan.edge, e)), load(terms, old + (at(plan.source, e) - start) * LANES), x)
+        store(terms, new + (t - start) * LANES, x)
 
 
 @inlined
@@ -148,10 +126,10 @@ def step_back(plan, start, stop, w, wo, terms, before, adjoint, old, new, produc
     """``new = Aᵀ old``, and ``products[e] += old[target] · term[source]``, column by column."""
     lowest, zero = plan.begin[start], splat(w.dtype.type(0))
     for t in range(stop - start):
-        write(adjoint, new + t * LANES, (zero, zero))
+        store(adjoint, new + t * LANES, zero)
     for t in range(start, stop):
-        x = read(adjoint, old + (t - start) * LANES)
+        x = load(adjoint, old + (t - start) * LANES)
         for e in range(at(plan.begin, t), at(plan.begin, t + 1)):
-            s, q, a = (at(plan.source, e) - start) * LANES, (e - lowest) * LANES, splat(at(w, wo + at(plan.edge, e)))
-            write(adjoint, new + s, plus(read(adjoint, new + s), (a, a), x))
-            write(products, q, plus(read(products, q), x, read(terms, before + s)))
+            s, q, a = (at(plan.source, e) - start) * LANES, (e - lowest) * LANES, at(w, wo + at(plan.edge, e))
+            store(adjoint, new + s, fma(a, x, load(adjoint, new + s)))
+            store(products, q, fma(x, load(terms, before + s), load(products, q)))

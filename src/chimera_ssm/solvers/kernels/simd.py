@@ -1,38 +1,40 @@
-"""Vectors of eight numbers inside Numba kernels.
+"""Vectors of sixteen numbers, or fewer, inside Numba kernels.
 
 Numba's arrays carry no alias information, so that LLVM guards or gives up the vectorisation of short loops. Kernels
-that matter are therefore written on vectors: `load` eight neighbours, compute with ``+``, ``-``, ``*`` (fused where the
-machine can), ``/`` and `exp`, `store` them. Works for float32 and float64 alike. Offsets count elements of the
-flattened array, which must be contiguous; nothing is checked.
+that matter are therefore written on vectors: `load` sixteen neighbours, compute with ``+``, ``-``, ``*`` (fused where
+the machine can), ``/`` and `exp`, `store` them. Sixteen float32 are one register of AVX-512, two of AVX2, four of NEON:
+LLVM divides them as the machine needs. Works for float32 and float64 alike. Offsets count elements of the flattened
+array, which must be contiguous; nothing is checked.
 """
 
 import math
 import operator
 
+import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic, models, overload, register_model
 
 from chimera_ssm.solvers.kernels.jit import inlined
 
-WIDTH = 8
+WIDTH = 16
 #: Products and sums may be fused; nothing else is assumed, so that NaNs stay NaNs.
 _FLAGS = ("contract",)
 _INT32 = ir.IntType(32)
 
 
 class Vector(types.Type):
-    """The Numba type of eight numbers of one dtype."""
+    """The Numba type of so many numbers of one dtype."""
 
-    def __init__(self, dtype):
-        self.dtype = dtype
-        super().__init__(name=f"Vector({dtype})")
+    def __init__(self, dtype, width=WIDTH):
+        self.dtype, self.width = dtype, width
+        super().__init__(name=f"Vector({dtype}, {width})")
 
 
 @register_model(Vector)
 class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager, vector):
-        super().__init__(manager, vector, ir.VectorType(manager.lookup(vector.dtype).get_value_type(), WIDTH))
+        super().__init__(manager, vector, ir.VectorType(manager.lookup(vector.dtype).get_value_type(), vector.width))
 
 
 def _address(context, builder, signature, args, kind):
@@ -42,23 +44,46 @@ def _address(context, builder, signature, args, kind):
     return builder.bitcast(pointer, context.get_value_type(kind).as_pointer()), kind.dtype.bitwidth // 8
 
 
-def _splat(builder, x):
-    kind = ir.VectorType(x.type, WIDTH)
+def _splat(builder, x, width):
+    kind = ir.VectorType(x.type, width)
     first = builder.insert_element(ir.Constant(kind, ir.Undefined), x, ir.Constant(_INT32, 0))
-    lanes = ir.Constant(ir.VectorType(_INT32, WIDTH), [0] * WIDTH)
-    return builder.shuffle_vector(first, ir.Constant(kind, ir.Undefined), lanes)
+    return _shuffle(builder, first, ir.Constant(kind, ir.Undefined), [0] * width)
 
 
-@intrinsic
-def load(typing, array, offset):
-    """Eight elements of an array from ``offset`` on."""
-    kind = Vector(array.dtype)
+def _shuffle(builder, x, y, lanes):
+    """These lanes of x, and of y, which are counted on."""
+    return builder.shuffle_vector(x, y, ir.Constant(ir.VectorType(_INT32, len(lanes)), lanes))
 
-    def generate(context, builder, signature, args):
-        pointer, align = _address(context, builder, signature, args, kind)
-        return builder.load(pointer, align=align)
 
-    return kind(array, types.intp), generate
+def _loader(width):
+    @intrinsic
+    def load(typing, array, offset):
+        kind = Vector(array.dtype, width)
+
+        def generate(context, builder, signature, args):
+            pointer, align = _address(context, builder, signature, args, kind)
+            return builder.load(pointer, align=align)
+
+        return kind(array, types.intp), generate
+
+    return load
+
+
+def _splatter(width):
+    @intrinsic
+    def splat(typing, number):
+        def generate(context, builder, signature, args):
+            return _splat(builder, args[0], width)
+
+        return Vector(number, width)(number), generate
+
+    return splat
+
+
+#: Sixteen, eight or four elements of an array from an offset on: ``load(array, offset)``.
+load, load_8, load_4 = _loader(WIDTH), _loader(8), _loader(4)
+#: Sixteen, eight or four times the same number.
+splat, splat_8, splat_4 = _splatter(WIDTH), _splatter(8), _splatter(4)
 
 
 @intrinsic
@@ -86,7 +111,7 @@ def put(typing, array, offset, number):
 
 @intrinsic
 def store(typing, array, offset, vector):
-    """Write eight elements of an array from ``offset`` on."""
+    """Write a vector to the elements of an array from ``offset`` on."""
 
     def generate(context, builder, signature, args):
         pointer, align = _address(context, builder, signature, args, vector)
@@ -102,7 +127,7 @@ def store_past(typing, array, offset, vector):
 
     def generate(context, builder, signature, args):
         pointer, size = _address(context, builder, signature, args, vector)
-        stored = builder.store(args[2], pointer, align=WIDTH * size)
+        stored = builder.store(args[2], pointer, align=vector.width * size)
         stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(_INT32, 1)]))
         return context.get_dummy_value()
 
@@ -125,28 +150,30 @@ def aligned(array, offset):
     return offset + (-(_address_of(array) + offset * array.itemsize) % size) // array.itemsize
 
 
-@intrinsic
-def splat(typing, number):
-    """Eight times the same number."""
+@inlined
+def room(size, dtype):
+    """Uninitialised memory for ``size`` numbers, aligned to vectors: none of them lies across two lines of a cache."""
+    memory = np.empty(size + WIDTH, dtype)
+    first = aligned(memory, 0)
+    return memory[first : first + size]
 
-    def generate(context, builder, signature, args):
-        return _splat(builder, args[0])
 
-    return Vector(number)(number), generate
+@inlined
+def clear(array, start, stop):
+    """Zeros from ``start`` to ``stop``, a whole number of vectors."""
+    for k in range(start, stop, WIDTH):
+        store(array, k, splat(array.dtype.type(0)))
 
 
 @intrinsic
 def total(typing, vector):
-    """The sum of the eight."""
+    """The sum of all lanes."""
 
     def generate(context, builder, signature, args):
-        v, width = args[0], WIDTH
+        v, width = args[0], vector.width
         while width > 1:
             width //= 2
-            halves = [
-                builder.shuffle_vector(v, ir.Constant(v.type, ir.Undefined), _lanes(start, width))
-                for start in (0, width)
-            ]
+            halves = [_shuffle(builder, v, v, list(range(start, start + width))) for start in (0, width)]
             v = builder.fadd(*halves, flags=_FLAGS)
         return builder.extract_element(v, ir.Constant(_INT32, 0))
 
@@ -155,21 +182,22 @@ def total(typing, vector):
 
 @intrinsic
 def add_totals(typing, array, offset, a, b, c, d):
-    """Add the sums of four vectors to four elements of an array from ``offset`` on."""
+    """Add the sums of four vectors of sixteen to four elements of an array from ``offset`` on."""
 
     def generate(context, builder, signature, args):
-        def shuffle(x, y, lanes):
-            return builder.shuffle_vector(x, y, ir.Constant(ir.VectorType(_INT32, len(lanes)), lanes))
+        def folded(x, y, *fours):
+            """The sum of two choices of fours, 0 to 3 of x and 4 to 7 of y."""
+            left, right = ([4 * four + lane for four in choice for lane in range(4)] for choice in fours)
+            return builder.fadd(_shuffle(builder, x, y, left), _shuffle(builder, x, y, right), flags=_FLAGS)
 
-        def halves(x, y):
-            """Both vectors' halves added: four lanes of x, four of y."""
-            low, high = shuffle(x, y, [0, 1, 2, 3, 8, 9, 10, 11]), shuffle(x, y, [4, 5, 6, 7, 12, 13, 14, 15])
-            return builder.fadd(low, high, flags=_FLAGS)
+        def turned(x, lanes):
+            """Each four of x, added to itself with its lanes in this order."""
+            order = [four + lane for four in range(0, WIDTH, 4) for lane in lanes]
+            return builder.fadd(x, _shuffle(builder, x, x, order), flags=_FLAGS)
 
-        p, q = halves(args[2], args[3]), halves(args[4], args[5])
-        even, odd = shuffle(p, q, [0, 2, 8, 10, 4, 6, 12, 14]), shuffle(p, q, [1, 3, 9, 11, 5, 7, 13, 15])
-        pairs = builder.fadd(even, odd, flags=_FLAGS)  # a a c c b b d d
-        sums = builder.fadd(shuffle(pairs, pairs, [0, 4, 2, 6]), shuffle(pairs, pairs, [1, 5, 3, 7]), flags=_FLAGS)
+        ab, cd = (folded(x, y, (0, 1, 4, 5), (2, 3, 6, 7)) for x, y in (args[2:4], args[4:6]))
+        each = turned(turned(folded(ab, cd, (0, 2, 4, 6), (1, 3, 5, 7)), (2, 3, 0, 1)), (1, 0, 3, 2))
+        sums = _shuffle(builder, each, each, [0, 4, 8, 12])
         array = context.make_array(signature.args[0])(context, builder, args[0])
         pointer = builder.bitcast(builder.gep(array.data, [args[1]]), sums.type.as_pointer())
         align = a.dtype.bitwidth // 8
@@ -179,8 +207,25 @@ def add_totals(typing, array, offset, a, b, c, d):
     return types.void(array, types.intp, a, b, c, d), generate
 
 
-def _lanes(start, width):
-    return ir.Constant(ir.VectorType(_INT32, width), list(range(start, start + width)))
+@intrinsic
+def fma(typing, x, y, z):
+    """``x y + z`` of vectors; x may be a number.
+
+    Fused where the machine can, this product and no other: of ``a b + c d`` either may be, and where d was computed
+    last it had better be ``c d``.
+    """
+    kind = z
+
+    def generate(context, builder, signature, args):
+        first = args[0]
+        if not isinstance(x, Vector):
+            first = _splat(builder, context.cast(builder, first, x, kind.dtype), kind.width)
+        vector = context.get_value_type(kind)
+        name = f"llvm.fmuladd.v{kind.width}f{kind.dtype.bitwidth}"
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector] * 3), name)
+        return builder.call(function, [first, args[1], args[2]])
+
+    return kind(x, y, z), generate
 
 
 def _binary(instruction):
@@ -190,7 +235,7 @@ def _binary(instruction):
 
         def generate(context, builder, signature, args):
             x, y = (
-                a if isinstance(t, Vector) else _splat(builder, context.cast(builder, a, t, kind.dtype))
+                a if isinstance(t, Vector) else _splat(builder, context.cast(builder, a, t, kind.dtype), kind.width)
                 for a, t in zip(args, signature.args, strict=True)
             )
             return getattr(builder, instruction)(x, y, flags=_FLAGS)
@@ -223,10 +268,10 @@ def exp(typing, vector):
 
     def generate(context, builder, signature, args):
         number = context.get_value_type(vector.dtype)
-        bits = ir.VectorType(ir.IntType(vector.dtype.bitwidth), WIDTH)
+        bits = ir.VectorType(ir.IntType(vector.dtype.bitwidth), vector.width)
 
         def constant(x):
-            return ir.Constant(ir.VectorType(number, WIDTH), [float(x)] * WIDTH)
+            return ir.Constant(ir.VectorType(number, vector.width), [float(x)] * vector.width)
 
         def plus(x, y):
             return builder.fadd(x, y, flags=_FLAGS)
@@ -246,7 +291,7 @@ def exp(typing, vector):
         y = constant(1 / math.factorial(terms - 1))
         for k in range(terms - 2, -1, -1):
             y = plus(times(y, r), constant(1 / math.factorial(k)))
-        power = builder.shl(builder.bitcast(shifted, bits), ir.Constant(bits, [mantissa] * WIDTH))
+        power = builder.shl(builder.bitcast(shifted, bits), ir.Constant(bits, [mantissa] * vector.width))
         return times(y, builder.bitcast(power, y.type))
 
     return vector(vector), generate

@@ -2,14 +2,14 @@
 
 The masks are those of `chimera_ssm.solvers.kernels.masks`; only the products around them are made here. Arrays:
 ``C, B [groups·pairs, T, N]``, ``V, Y [H, T, P]``; leading dimensions may be divided otherwise. T is at least 4, N and P
-are multiples of 8.
+are multiples of 16.
 """
 
 import numpy as np
 
 from chimera_ssm.solvers.kernels.jit import inlined, kernel
 from chimera_ssm.solvers.kernels.masks import masks_backward, masks_forward
-from chimera_ssm.solvers.kernels.simd import at, load, put, splat, store
+from chimera_ssm.solvers.kernels.simd import WIDTH, at, load, put, splat, store
 
 
 @inlined
@@ -23,7 +23,7 @@ def product(out, oo, a, ao, row_step, inner_step, x, xo, rows, inner, columns):
         r = min(first, rows - 4)
         a0 = ao + r * row_step
         a1, a2, a3 = a0 + row_step, a0 + 2 * row_step, a0 + 3 * row_step
-        for c in range(0, columns, 8):
+        for c in range(0, columns, WIDTH):
             y0, y1, y2, y3 = zero, zero, zero, zero
             for k in range(inner):
                 v, q = load(x, xo + k * columns + c), k * inner_step
@@ -77,7 +77,7 @@ def small_forward(share, plans, w, beta, C, B, V, Y):
     """Set Y to ``Σ_d (L_d ⊙ C_d B̄_dᵀ) V``."""
     w, beta, C, B, V = shaped(plans, w, beta, C, B, V)
     H, T, P = V.shape
-    K = -(-T // 8) * 8
+    K = -(-T // WIDTH) * WIDTH
     S, M = products(C, B, H // share, K), np.empty((H, T, K), V.dtype)
     masks_forward(0, H, 0, share, *plans, w, beta, S, M)
     for h in range(H):
@@ -89,7 +89,7 @@ def small_backward(share, plans, back_plans, w, beta, C, B, V, G, dw, dbeta, dC,
     """Set all gradients for incoming ones ``G [H, T, P]``."""
     w, beta, C, B, V = shaped(plans, w, beta, C, B, V)
     (H, T, P), (blocks, _, N) = V.shape, C.shape
-    K = -(-T // 8) * 8
+    K = -(-T // WIDTH) * WIDTH
     S, M = products(C, B, H // share, K), np.empty((H, T, K), V.dtype)
     dS, turned = np.empty((1, *S.shape), V.dtype), np.zeros((P, K), V.dtype)
     masks_forward(0, H, 0, share, *plans, w, beta, S, M)

@@ -1,10 +1,11 @@
 """Mixing by states on acyclic graphs: ``h_t = β_t B_t v_tᵀ + Σ_{s→t} w h_s``, ``y_t = C_tᵀ h_t``, and its adjoint.
 
-A task is one head and sixteen of its P channels. It runs through the graph once for every four of its N states, with a
-block of 4 × 16 states, eight vectors, for each node that is still to be read. Nothing of size T·N·P exists.
+A task is one head and sixteen of its P channels. It runs through each segment of nodes once for every four of its N
+states, with a block of 4 × 16 states, four vectors, for each node that is still to be read. Nothing of size T·N·P
+exists.
 
-Arrays: ``w [H, E]``, ``beta [H, T]``, ``B, C [G, N/4, T, 4]`` in the order of steps, ``V, Y [H, T, P]``, with all
-leading dimensions in H and G; P is a multiple of 16.
+Arrays: ``w [H, E]``, ``beta [H, T]``, ``B, C [G, T, N]``, ``V, Y [H, T, P]``, with all leading dimensions in H and G;
+N is a multiple of 4, P of 16.
 """
 
 from typing import NamedTuple
@@ -12,187 +13,235 @@ from typing import NamedTuple
 import numpy as np
 
 from chimera_ssm.solvers.kernels.jit import inlined, kernel
-from chimera_ssm.solvers.kernels.simd import add_totals, at, load, put, splat, store, total
+from chimera_ssm.solvers.kernels.simd import (
+    WIDTH,
+    add_totals,
+    at,
+    clear,
+    fma,
+    load,
+    load_4,
+    put,
+    room,
+    splat,
+    splat_4,
+    store,
+    total,
+)
 
-STATES, CHANNELS = 4, 16
+STATES, CHANNELS = 4, WIDTH
 BLOCK = STATES * CHANNELS
-#: Blocks of states that the adjoint takes in turn for each segment of nodes.
-BLOCKS_IN_TURN = 8
+#: Rows after the slots: one that nobody reads, what is carried, zeros.
+SPARE = 3
 
 
 @inlined
 def read(h, o):
-    """The block at offset ``o``: vectors 2n and 2n + 1 are the channels of state n."""
-    return (
-        load(h, o), load(h, o + 8), load(h, o + 16), load(h, o + 24),
-        load(h, o + 32), load(h, o + 40), load(h, o + 48), load(h, o + 56),
-    )  # fmt: skip
+    """The block at offset ``o``: a vector of channels for each state."""
+    return load(h, o), load(h, o + 16), load(h, o + 32), load(h, o + 48)
 
 
 @inlined
 def write(h, o, x):
     """Store a block at offset ``o``."""
     store(h, o, x[0])
-    store(h, o + 8, x[1])
-    store(h, o + 16, x[2])
-    store(h, o + 24, x[3])
-    store(h, o + 32, x[4])
-    store(h, o + 40, x[5])
-    store(h, o + 48, x[6])
-    store(h, o + 56, x[7])
+    store(h, o + 16, x[1])
+    store(h, o + 32, x[2])
+    store(h, o + 48, x[3])
 
 
 @inlined
 def plus(x, w, y):
     """``x + w y`` of blocks and a number."""
     w = splat(w)
-    return (
-        x[0] + w * y[0], x[1] + w * y[1], x[2] + w * y[2], x[3] + w * y[3],
-        x[4] + w * y[4], x[5] + w * y[5], x[6] + w * y[6], x[7] + w * y[7],
-    )  # fmt: skip
+    return fma(w, y[0], x[0]), fma(w, y[1], x[1]), fma(w, y[2], x[2]), fma(w, y[3], x[3])
 
 
 @inlined
-def outer(b, o, v0, v1):
-    """``b vᵀ`` for the four numbers at offset ``o`` of ``b`` and sixteen channels."""
-    b0, b1, b2, b3 = splat(at(b, o)), splat(at(b, o + 1)), splat(at(b, o + 2)), splat(at(b, o + 3))
-    return b0 * v0, b0 * v1, b1 * v0, b1 * v1, b2 * v0, b2 * v1, b3 * v0, b3 * v1
+def outer(b, o, v):
+    """``b vᵀ`` for the four numbers at offset ``o`` of ``b`` and a vector of channels."""
+    return at(b, o) * v, at(b, o + 1) * v, at(b, o + 2) * v, at(b, o + 3) * v
 
 
 @inlined
-def inner(c, o, x):
-    """``cᵀ x``: sixteen channels, as two vectors."""
-    c0, c1, c2, c3 = at(c, o), at(c, o + 1), at(c, o + 2), at(c, o + 3)
-    return c0 * x[0] + c1 * x[2] + c2 * x[4] + c3 * x[6], c0 * x[1] + c1 * x[3] + c2 * x[5] + c3 * x[7]
+def inner(y, c, o, x):
+    """``y + cᵀ x``: a vector of channels."""
+    return fma(at(c, o + 3), x[3], fma(at(c, o + 2), x[2], fma(at(c, o + 1), x[1], fma(at(c, o), x[0], y))))
 
 
 @inlined
 def times(w, x):
     """``w x`` of a number and a block."""
     w = splat(w)
-    return w * x[0], w * x[1], w * x[2], w * x[3], w * x[4], w * x[5], w * x[6], w * x[7]
+    return w * x[0], w * x[1], w * x[2], w * x[3]
 
 
 @inlined
 def add_lanes(out, o, x, y):
-    """Add ``Σ x y`` of blocks to eight numbers at offset ``o``, lane by lane."""
-    even = x[0] * y[0] + x[2] * y[2] + x[4] * y[4] + x[6] * y[6]
-    odd = x[1] * y[1] + x[3] * y[3] + x[5] * y[5] + x[7] * y[7]
-    store(out, o, load(out, o) + (even + odd))
+    """Add ``Σ x y`` of blocks to sixteen numbers at offset ``o``, lane by lane."""
+    store(out, o, fma(x[3], y[3], fma(x[2], y[2], fma(x[1], y[1], fma(x[0], y[0], load(out, o))))))
 
 
 @inlined
 def cross(out, o, x, i, size):
     """Copy ``size`` numbers, a multiple of a block's."""
-    for k in range(0, size, 8):
+    for k in range(0, size, CHANNELS):
         store(out, o + k, load(x, i + k))
 
 
 @inlined
 def sum_of(x, y):
     """The sum of two blocks."""
-    return (
-        x[0] + y[0], x[1] + y[1], x[2] + y[2], x[3] + y[3], x[4] + y[4], x[5] + y[5], x[6] + y[6], x[7] + y[7],
-    )  # fmt: skip
+    return x[0] + y[0], x[1] + y[1], x[2] + y[2], x[3] + y[3]
 
 
 @inlined
-def add_products(out, o, x, v0, v1):
+def add_products(out, o, x, v):
     """Add ``x v`` to the four numbers at offset ``o``."""
-    add_totals(out, o, x[0] * v0 + x[1] * v1, x[2] * v0 + x[3] * v1, x[4] * v0 + x[5] * v1, x[6] * v0 + x[7] * v1)
+    add_totals(out, o, x[0] * v, x[1] * v, x[2] * v, x[3] * v)
 
 
 @inlined
-def gather(out, X, node, start, count, origin, stride):
-    """Sixteen channels of ``count`` nodes from step ``start`` on, side by side."""
-    for j in range(count):
-        q = origin + at(node, start + j) * stride
-        store(out, CHANNELS * j, load(X, q))
-        store(out, CHANNELS * j + 8, load(X, q + 8))
+def enter(near, place, X, origin, stride, node, start, stop):
+    """Sixteen channels of each node of a segment, side by side."""
+    for k in range(start, stop):
+        store(near, place + CHANNELS * (k - start), load(X, origin + at(node, k) * stride))
 
 
 @inlined
-def scatter(X, x, node, start, count, origin, stride):
+def enter_scaled(near, V, head, P, part, beta, node, start, stop):
+    """The same for v = β V, whose place is the first."""
+    for k in range(start, stop):
+        t = head * node.size + at(node, k)
+        store(near, CHANNELS * (k - start), at(beta, t) * load(V, t * P + CHANNELS * part))
+
+
+@inlined
+def leave(X, origin, stride, near, place, node, start, stop):
     """Put them back."""
-    for j in range(count):
-        q = origin + at(node, start + j) * stride
-        store(X, q, load(x, CHANNELS * j))
-        store(X, q + 8, load(x, CHANNELS * j + 8))
+    for k in range(start, stop):
+        store(X, origin + at(node, k) * stride, load(near, place + CHANNELS * (k - start)))
+
+
+# What is known of a segment lies in several arrays. They are not a power of two apart, or they would compete for the
+# same places of a cache, and what is read of one would be taken for what has just been written to another.
 
 
 @inlined
-def multiply(x, beta, node, start, count, origin):
-    """Multiply the channels of each node by its factor."""
-    for j in range(count):
-        scale = splat(at(beta, origin + at(node, start + j)))
-        store(x, CHANNELS * j, scale * load(x, CHANNELS * j))
-        store(x, CHANNELS * j + 8, scale * load(x, CHANNELS * j + 8))
+def plane(count):
+    """Distance of what belongs to the nodes of a segment, sixteen channels each: v, then y, or g, ∂v and ∂w."""
+    return CHANNELS * (count + 20)
 
 
 @inlined
-def weights_of(out, edge, w, origin):
-    """Weights of edges in the order of the plan, 0 where there is no edge (−1)."""
-    for k in range(edge.size):
-        put(out, k, at(w, origin + at(edge, k)) if at(edge, k) >= 0 else w.dtype.type(0))
+def block_stride(count):
+    """Distance of packed blocks of states, in whole vectors."""
+    return (-(-count * STATES // CHANNELS) + 1) * CHANNELS
 
 
 @inlined
-def advance(others, x, k, new, cw, ew, begin, place, h, here):
-    """The block of step k: what is new, what step k − 1 hands on (``x``), and what comes from further back."""
-    x = plus(new, at(cw, k), x)
+def pack(out, X, group, node, start, stop):
+    """``X [G, T, N]`` of a segment as ``[N/4, segment, 4]``, so that a block finds what it reads side by side."""
+    N, stride = X.shape[2], block_stride(stop - start)
+    for k in range(start, stop):
+        o = (group * node.size + at(node, k)) * N
+        for block in range(N // STATES):
+            store(out, block * stride + (k - start) * STATES, load_4(X, o + STATES * block))
+
+
+@inlined
+def add_unpacked(X, x, origin, node, start, stop):
+    """The reverse, added to what is there, and zeros in its place."""
+    N, stride, zero = X.shape[3], block_stride(stop - start), splat_4(x.dtype.type(0))
+    for k in range(start, stop):
+        o = (origin + at(node, k)) * N
+        for block in range(N // STATES):
+            q = block * stride + (k - start) * STATES
+            store(X, o + STATES * block, load_4(X, o + STATES * block) + load_4(x, q))
+            store(x, q, zero)
+
+
+@inlined
+def weights_of(out, edge, start, stop, w, origin):
+    """Weights of edges ``start`` to ``stop`` in the order of the plan, 0 where there is no edge (−1)."""
+    for k in range(start, stop):
+        put(out, k - start, at(w, origin + at(edge, k)) if at(edge, k) >= 0 else w.dtype.type(0))
+
+
+@inlined
+def most_edges(begin, nodes, segment):
+    """The largest number of such edges that enter a segment."""
+    most = 0
+    for start in range(0, nodes, segment):
+        most = max(most, at(begin, min(nodes, start + segment)) - at(begin, start))
+    return most
+
+
+@inlined
+def advance(others, x, j, start, new, cw, ew, begin, place, h, here):
+    """The block of step ``start + j``: what is new, what comes from further back, and what the step before hands on.
+
+    The last is added last: the next step waits for it.
+    """
     if others == 1:
-        x = plus(x, at(ew, k), read(h, here + BLOCK * at(place, k)))
+        new = plus(new, at(ew, j), read(h, here + BLOCK * at(place, start + j)))
     if others == 2:
-        for e in range(at(begin, k), at(begin, k + 1)):
-            x = plus(x, at(ew, e), read(h, here + BLOCK * at(place, e)))
-    return x
+        for e in range(at(begin, start + j), at(begin, start + j + 1)):
+            new = plus(new, at(ew, e - at(begin, start)), read(h, here + BLOCK * at(place, e)))
+    return plus(new, at(cw, j), x)
 
 
 @inlined
 def forward(others, first, last, fresh, steps, arrays):
     """Add the mix of one topology to Y, or set Y to it if ``fresh``, for tasks ``first`` to ``last``.
 
-    B and C are in the order of steps. The states before every step that is a multiple of ``stride`` are kept in ``kept
-    [tasks, …]``, unless it is empty.
+    A bundle of tasks goes through one segment of nodes after the other, so that the segment's B and C are read from a
+    cache by all of them. What step after step hands on is kept in ``kept [tasks, segments, N/4, …]`` as it is before
+    each segment, unless that is empty.
     """
-    node, carried, begin, edge, place, slot, slots, segment, stride = steps
+    node, carried, begin, edge, place, slot, slots, segment, bundle = steps
     w, beta, B, C, V, Y, kept = arrays
-    (heads, edges), (groups, blocks, nodes, _), P = w.shape, B.shape, V.shape[2]
-    parts, rows = P // CHANNELS, slots + 3  # after the slots: one never read, what is carried, zeros
-    h = np.zeros((blocks, rows, BLOCK), V.dtype)
-    v, y = np.empty((segment, CHANNELS), V.dtype), np.empty((segment, CHANNELS), V.dtype)
-    cw, ew = np.empty(nodes, V.dtype), np.empty(edge.size, V.dtype)
-    for task in range(first, last):
-        head = task // parts
-        group, bo = head * groups // heads, head * nodes
-        vo = bo * P + CHANNELS * (task % parts)
-        weights_of(cw, carried, w, head * edges)
-        weights_of(ew, edge, w, head * edges)
-        h[:] = 0
-        for start in range(0, nodes, segment):
-            count = min(nodes - start, segment)
-            if kept.size > 0 and start % stride == 0:
-                cross(kept, (task * -(-nodes // stride) + start // stride) * h.size, h, 0, h.size)
-            gather(v, V, node, start, count, vo, P)
-            multiply(v, beta, node, start, count, bo)
-            if fresh:
-                y[:] = 0
-            else:
-                gather(y, Y, node, start, count, vo, P)
-            for block in range(blocks):
-                here, go = block * rows * BLOCK, ((group * blocks + block) * nodes + start) * STATES
-                x = read(h, here + (slots + 1) * BLOCK)
-                for j in range(count):
-                    q, o = CHANNELS * j, go + STATES * j
-                    new = outer(B, o, load(v, q), load(v, q + 8))
-                    x = advance(others, x, start + j, new, cw, ew, begin, place, h, here)
-                    if others > 0:
-                        write(h, here + BLOCK * at(slot, start + j), x)
-                    y0, y1 = inner(C, o, x)
-                    store(y, q, load(y, q) + y0)
-                    store(y, q + 8, load(y, q + 8) + y1)
-                write(h, here + (slots + 1) * BLOCK, x)
-            scatter(Y, y, node, start, count, vo, P)
+    (heads, edges), (groups, nodes, N), P = w.shape, B.shape, V.shape[2]
+    parts, blocks, segments, rows = P // CHANNELS, N // STATES, -(-nodes // segment), slots + SPARE
+    apart, packed = rows * BLOCK if segments > 1 else 0, blocks * block_stride(segment)
+    h = room(max(rows * BLOCK, min(bundle, last - first) * blocks * apart), V.dtype)
+    near, b, c = room(2 * plane(segment), V.dtype), room(packed, V.dtype), room(packed, V.dtype)
+    cw, ew = np.empty(segment, V.dtype), np.empty(most_edges(begin, nodes, segment), V.dtype)
+    zero = splat(V.dtype.type(0))
+    for low in range(first, last, bundle):
+        clear(h, 0, h.size)
+        for s in range(segments):
+            start, stop, group = s * segment, min((s + 1) * segment, nodes), -1
+            count, y = stop - start, plane(stop - start)
+            for task in range(low, min(low + bundle, last)):
+                head, part = task // parts, task % parts
+                to = head * nodes * P + CHANNELS * part
+                if head * groups // heads != group:
+                    group = head * groups // heads
+                    pack(b, B, group, node, start, stop)
+                    pack(c, C, group, node, start, stop)
+                weights_of(cw, carried, start, stop, w, head * edges)
+                weights_of(ew, edge, at(begin, start), at(begin, stop), w, head * edges)
+                enter_scaled(near, V, head, P, part, beta, node, start, stop)
+                if fresh:
+                    clear(near, y, y + count * CHANNELS)
+                else:
+                    enter(near, y, Y, to, P, node, start, stop)
+                for block in range(blocks):
+                    here, bo = ((task - low) * blocks + block) * apart, block * block_stride(count)
+                    x = zero, zero, zero, zero
+                    if segments > 1:
+                        x = read(h, here + (slots + 1) * BLOCK)
+                    if kept.size > 0:
+                        write(kept, ((task * segments + s) * blocks + block) * BLOCK, x)
+                    for j in range(count):
+                        q, o = CHANNELS * j, bo + STATES * j
+                        x = advance(others, x, j, start, outer(b, o, load(near, q)), cw, ew, begin, place, h, here)
+                        if others > 0:
+                            write(h, here + BLOCK * at(slot, start + j), x)
+                        store(near, y + q, inner(load(near, y + q), c, o, x))
+                    write(h, here + (slots + 1) * BLOCK, x)
+                leave(Y, to, P, near, y, node, start, stop)
 
 
 class BackSteps(NamedTuple):
@@ -210,91 +259,80 @@ class BackSteps(NamedTuple):
     back_slot: np.ndarray
     slots: int
     segment: int
+    bundle: int
 
 
 @inlined
-def cross_segments(others, start, stop, turn, go, steps, weights, B, v, states, kept, ko):
-    """Keep a block's states as they are before step ``start``, then go on to step ``stop``."""
+def cross_segment(others, start, count, bo, steps, cw, ew, b, near, states, here):
+    """A block's states from before a segment to after it."""
     begin, place, slot, slots = steps.begin, steps.place, steps.slot, steps.slots
-    cw, ew = weights
-    here = turn * (slots + 3) * BLOCK
-    cross(kept, ko, states, here, (slots + 2) * BLOCK)
     x = read(states, here + (slots + 1) * BLOCK)
-    for k in range(start, stop):
-        new = outer(B, go + STATES * k, load(v, CHANNELS * k), load(v, CHANNELS * k + 8))
-        x = advance(others, x, k, new, cw, ew, begin, place, states, here)
+    for j in range(count):
+        new = outer(b, bo + STATES * j, load(near, CHANNELS * j))
+        x = advance(others, x, j, start, new, cw, ew, begin, place, states, here)
         if others > 0:
-            write(states, here + BLOCK * at(slot, k), x)
+            write(states, here + BLOCK * at(slot, start + j), x)
     write(states, here + (slots + 1) * BLOCK, x)
 
 
 @inlined
-def recall_segment(others, start, count, go, dgo, steps, weights, B, v, g, kept, ko, h, dC):
-    """All states of a block in a segment, into ``h``, and ``∂C_t += h_t g_t``."""
-    begin, there, slots = steps.begin, steps.there, steps.slots
-    cw, ew = weights
-    cross(h, 0, kept, ko, slots * BLOCK)
-    x = read(kept, ko + (slots + 1) * BLOCK)
-    write(h, BLOCK * (slots + 3), x)
+def recall_segment(others, x, start, count, bo, steps, cw, ew, b, near, h, dc):
+    """All states of a block in a segment, into ``h``, from what is handed to it, and ``∂C_t += h_t g_t``."""
+    begin, there, slots, g = steps.begin, steps.there, steps.slots, plane(count)
+    write(h, BLOCK * (slots + SPARE), x)
     for j in range(count):
-        q, o = CHANNELS * (start + j), STATES * (start + j)
-        new = outer(B, go + o, load(v, q), load(v, q + 8))
-        x = advance(others, x, start + j, new, cw, ew, begin, there, h, 0)
-        write(h, BLOCK * (slots + 4 + j), x)
-        add_products(dC, dgo + o, x, load(g, q), load(g, q + 8))
+        q, o = CHANNELS * j, bo + STATES * j
+        x = advance(others, x, j, start, outer(b, o, load(near, q)), cw, ew, begin, there, h, 0)
+        write(h, BLOCK * (slots + SPARE + 1 + j), x)
+        add_products(dc, o, x, load(near, g + q))
 
 
 @inlined
-def descend(others, start, count, turn, go, dgo, steps, weights, B, C, v, g, h, adjoint, gradients):
-    """λ of a block back through a segment, and what it makes of ``∂v``, ``∂B`` and ``∂w``."""
+def descend(others, handed, start, count, bo, steps, cw, ew, b, c, near, h, adjoint, here, dew, db):
+    """λ of a block back through a segment, what it makes of ``∂v``, ``∂B`` and ``∂w``, and what it hands on."""
     begin, source_slot, there = steps.begin, steps.source_slot, steps.there
     latest, back_slot, slots = steps.latest, steps.back_slot, steps.slots
-    (cw, ew), (dv, dcw, dew, dB) = weights, gradients
-    here = turn * (slots + 3) * BLOCK
-    handed = read(adjoint, here + (slots + 1) * BLOCK)
+    g, dv, dcw = plane(count), 2 * plane(count), 3 * plane(count)
     for j in range(count - 1, -1, -1):
-        k, q, o = start + j, CHANNELS * (start + j), STATES * (start + j)
-        x = plus(outer(C, go + o, load(g, q), load(g, q + 8)), at(cw, k + 1), handed)
+        k, q, o = start + j, CHANNELS * j, bo + STATES * j
+        x = outer(c, o, load(near, g + q))
         if others > 0:
             x = sum_of(x, read(adjoint, here + BLOCK * at(back_slot, k)))
-        d0, d1 = inner(B, go + o, x)
-        store(dv, q, load(dv, q) + d0)
-        store(dv, q + 8, load(dv, q + 8) + d1)
-        add_products(dB, dgo + o, x, load(v, q), load(v, q + 8))
-        add_lanes(dcw, 8 * k, x, read(h, BLOCK * (slots + 3 + j)))
+        x = plus(x, at(cw, j + 1), handed)
+        store(near, dv + q, inner(load(near, dv + q), b, o, x))
+        add_products(db, o, x, load(near, q))
+        add_lanes(near, dcw + q, x, read(h, BLOCK * (slots + SPARE + j)))
         if others == 1:
-            add_lanes(dew, 8 * k, x, read(h, BLOCK * at(there, k)))
-            write(adjoint, here + BLOCK * at(source_slot, k), times(at(ew, k), x))
+            add_lanes(dew, q, x, read(h, BLOCK * at(there, k)))
+            write(adjoint, here + BLOCK * at(source_slot, k), times(at(ew, j), x))
         if others == 2:
             for e in range(at(begin, k), at(begin, k + 1)):
-                add_lanes(dew, 8 * e, x, read(h, BLOCK * at(there, e)))
-                target = here + BLOCK * at(source_slot, e)
+                i, target = e - at(begin, start), here + BLOCK * at(source_slot, e)
+                add_lanes(dew, CHANNELS * i, x, read(h, BLOCK * at(there, e)))
                 if at(latest, e):
-                    write(adjoint, target, times(at(ew, e), x))
+                    write(adjoint, target, times(at(ew, i), x))
                 else:
-                    write(adjoint, target, plus(read(adjoint, target), at(ew, e), x))
+                    write(adjoint, target, plus(read(adjoint, target), at(ew, i), x))
         handed = x
-    write(adjoint, here + (slots + 1) * BLOCK, handed)
+    return handed
 
 
 @inlined
-def hand_out(fresh, head, part, steps, w, beta, V, dv, dcw, dew, dw, dbeta, dV):
-    """Gradients of a task to where they belong; those of V are added to others, or the first if ``fresh``."""
-    node, carried, edge = steps.node, steps.carried, steps.edge
-    (heads, edges), nodes, P = w.shape, node.size, V.shape[2]
+def hand_out(fresh, head, part, start, stop, steps, w, beta, V, near, dew, dw, dbeta, dV):
+    """Gradients of a task's segment to where they belong; those of V are added to others, or the first if ``fresh``."""
+    node, carried, edge, begin = steps.node, steps.carried, steps.edge, steps.begin
+    (heads, edges), nodes, P, dv, dcw = w.shape, node.size, V.shape[2], 2 * plane(stop - start), 3 * plane(stop - start)
     dwo, dbo = (part * heads + head) * edges, (part * heads + head) * nodes
-    for k in range(nodes):
-        t, q = at(node, k), CHANNELS * k
-        o, scale = (head * nodes + t) * P + CHANNELS * part, splat(at(beta, head * nodes + t))
-        d0, d1 = load(dv, q), load(dv, q + 8)
-        put(dbeta, dbo + t, at(dbeta, dbo + t) + total(d0 * load(V, o) + d1 * load(V, o + 8)))
-        store(dV, o, scale * d0 if fresh else load(dV, o) + scale * d0)
-        store(dV, o + 8, scale * d1 if fresh else load(dV, o + 8) + scale * d1)
+    for k in range(start, stop):
+        t, q = at(node, k), CHANNELS * (k - start)
+        o, d, scale = (head * nodes + t) * P + CHANNELS * part, load(near, dv + q), at(beta, head * nodes + t)
+        put(dbeta, dbo + t, total(d * load(V, o)))
+        store(dV, o, scale * d if fresh else load(dV, o) + scale * d)
         if at(carried, k) >= 0:
-            put(dw, dwo + at(carried, k), total(load(dcw, 8 * k)))
-    for e in range(edge.size):
+            put(dw, dwo + at(carried, k), total(load(near, dcw + q)))
+    for e in range(at(begin, start), at(begin, stop)):
         if at(edge, e) >= 0:
-            put(dw, dwo + at(edge, e), total(load(dew, 8 * e)))
+            put(dw, dwo + at(edge, e), total(load(dew, CHANNELS * (e - at(begin, start)))))
 
 
 @inlined
@@ -303,60 +341,83 @@ def backward(others, first, last, fresh, ranges, steps, arrays):
 
     ``∂w = ⟨λ_target, h_source⟩``, ``∂B_t = λ_t v_t``, ``∂v_t = λ_tᵀ B_t``, ``∂C_t = h_t g_t``, with v = β V. Tasks
     are divided into ``ranges``, each with gradients of B and C of its own, so that their sum does not depend on
-    timing: ``dw [P/16, H, E]``, ``dbeta [P/16, H, T]``, ``dB, dC [ranges, G, N/4, T, 4]``; all are added to, and so is
-    dV unless ``fresh``.
+    timing: ``dw [P/16, H, E]`` and ``dbeta [P/16, H, T]`` are set, ``dB, dC [ranges, G, T, N]`` are added to, and so
+    is dV unless ``fresh``.
 
-    States are computed again for a segment of nodes at a time, eight blocks of states in turn while what belongs to the
-    segment's nodes is in the cache. If there are several segments, they are computed once more before, to keep those
-    that cross from segment to segment, unless the forward pass has (``kept``). In the rows ``h`` of a segment ``there``
-    tells where an edge's source is: among the slots as they were at its begin, or, after the block carried into it,
-    among its own steps.
+    Tasks go through segments of nodes in bundles, as in `forward`, from the last segment to the first. The states of
+    one block in a segment are computed again from what crosses into it: on lines the forward pass has kept that
+    (``kept``), otherwise, if there are several segments, a bundle goes through all of them once before. In the rows
+    ``h`` of a segment ``there`` tells where an edge's source is: among the slots as they were at its begin, or, after
+    the block carried into it, among its own steps.
     """
-    node, carried, edge, slots, segment = steps.node, steps.carried, steps.edge, steps.slots, steps.segment
+    node, carried, begin, edge = steps.node, steps.carried, steps.begin, steps.edge
+    slots, segment, bundle = steps.slots, steps.segment, steps.bundle
     w, beta, B, C, V, G, kept, dw, dbeta, dB, dC, dV = arrays
-    (heads, edges), (groups, blocks, nodes, _), P = w.shape, B.shape, V.shape[2]
-    parts, segments, rows, together = P // CHANNELS, -(-nodes // segment), slots + 3, min(blocks, BLOCKS_IN_TURN)
-    known = kept.size > 0
-    crossing, size = kept if known else np.zeros(segments * together * rows * BLOCK, V.dtype), rows * BLOCK
-    states, adjoint = np.zeros((together, rows, BLOCK), V.dtype), np.zeros((together, rows, BLOCK), V.dtype)
-    h = np.zeros((rows + 1 + segment, BLOCK), V.dtype)
-    v, g = np.empty((nodes, CHANNELS), V.dtype), np.empty((nodes, CHANNELS), V.dtype)
-    dv = np.empty((nodes, CHANNELS), V.dtype)
-    cw, ew = np.zeros(nodes + 1, V.dtype), np.empty(edge.size, V.dtype)
-    dcw, dew = np.empty((nodes, 8), V.dtype), np.empty((edge.size, 8), V.dtype)  # sums of eight lanes
-    weights = cw, ew
+    (heads, edges), (groups, nodes, N), P = w.shape, B.shape, V.shape[2]
+    parts, blocks, segments, rows = P // CHANNELS, N // STATES, -(-nodes // segment), slots + SPARE
+    apart, packed = rows * BLOCK if segments > 1 else 0, blocks * block_stride(segment)
+    size, known = min(bundle, -(-heads * parts // ranges)) * blocks * apart, kept.size > 0 or segments == 1
+    adjoint, states = room(max(rows * BLOCK, size), V.dtype), room(0 if known else size, V.dtype)
+    crossing, h = room(states.size * segments, V.dtype), room((rows + 1 + segment) * BLOCK, V.dtype)
+    most = most_edges(begin, nodes, segment)
+    near, dew = room(4 * plane(segment), V.dtype), room(most * CHANNELS, V.dtype)
+    b, c, db, dc = room(packed, V.dtype), room(packed, V.dtype), room(packed, V.dtype), room(packed, V.dtype)
+    cw, ew, zero = np.empty(segment + 1, V.dtype), np.empty(most, V.dtype), splat(V.dtype.type(0))
+    clear(h, 0, h.size)
+    clear(db, 0, packed)
+    clear(dc, 0, packed)
     for r in range(first, last):
-        for task in range(heads * parts * r // ranges, heads * parts * (r + 1) // ranges):
-            head, part = task // parts, task % parts
-            group, vo = head * groups // heads, head * nodes * P + CHANNELS * part
-            weights_of(cw, carried, w, head * edges)
-            weights_of(ew, edge, w, head * edges)
-            gather(v, V, node, 0, nodes, vo, P)
-            multiply(v, beta, node, 0, nodes, head * nodes)
-            gather(g, G, node, 0, nodes, vo, P)
-            dv[:] = 0
-            dcw[:] = 0
-            dew[:] = 0
-            for block in range(0, blocks, together):
-                turns, to_slot = min(together, blocks - block), r * groups * blocks * nodes * STATES
-                states[:] = 0
-                adjoint[:, slots + 1] = 0
-                for s in range(0 if known else segments):
-                    start, stop = s * segment, min((s + 1) * segment, (segments - 1) * segment)
-                    for turn in range(turns):
-                        go, ko = (group * blocks + block + turn) * nodes * STATES, (s * together + turn) * size
-                        cross_segments(others, start, stop, turn, go, steps, weights, B, v, states, crossing, ko)
-                for s in range(segments - 1, -1, -1):
-                    start, count = s * segment, min(nodes - s * segment, segment)
-                    for turn in range(turns):
-                        go, ko = (group * blocks + block + turn) * nodes * STATES, (s * together + turn) * size
-                        if known:
-                            ko = ((task * segments + s) * blocks + block + turn) * size
-                        dgo = go + to_slot
-                        recall_segment(others, start, count, go, dgo, steps, weights, B, v, g, crossing, ko, h, dC)
-                        gradients = dv, dcw, dew, dB
-                        descend(others, start, count, turn, go, dgo, steps, weights, B, C, v, g, h, adjoint, gradients)
-            hand_out(fresh, head, part, steps, w, beta, V, dv, dcw, dew, dw, dbeta, dV)
+        end = heads * parts * (r + 1) // ranges
+        for low in range(heads * parts * r // ranges, end, bundle):
+            clear(states, 0, states.size)
+            clear(adjoint, 0, adjoint.size)
+            for turn in range(segments if known else 0, 2 * segments):  # there, if need be, and back
+                s, back = turn if turn < segments else 2 * segments - 1 - turn, turn >= segments
+                start, stop, group = s * segment, min((s + 1) * segment, nodes), -1
+                count = stop - start
+                for task in range(low, min(low + bundle, end)):
+                    head, part = task // parts, task % parts
+                    if head * groups // heads != group:
+                        if back and group >= 0:
+                            add_unpacked(dB, db, (r * groups + group) * nodes, node, start, stop)
+                            add_unpacked(dC, dc, (r * groups + group) * nodes, node, start, stop)
+                        group = head * groups // heads
+                        pack(b, B, group, node, start, stop)
+                        pack(c, C, group, node, start, stop)
+                    put(cw, count, V.dtype.type(0))
+                    weights_of(cw, carried, start, min(nodes, stop + 1), w, head * edges)
+                    weights_of(ew, edge, at(begin, start), at(begin, stop), w, head * edges)
+                    enter_scaled(near, V, head, P, part, beta, node, start, stop)
+                    if back:
+                        enter(near, plane(count), G, head * nodes * P + CHANNELS * part, P, node, start, stop)
+                        clear(near, 2 * plane(count), 4 * plane(count))
+                        clear(dew, 0, dew.size)
+                    for block in range(blocks):
+                        here, bo = ((task - low) * blocks + block) * apart, block * block_stride(count)
+                        ko = s * states.size + here
+                        if not back:
+                            cross(crossing, ko, states, here, (slots + 2) * BLOCK)
+                            if s < segments - 1:
+                                cross_segment(others, start, count, bo, steps, cw, ew, b, near, states, here)
+                            continue
+                        x = handed = zero, zero, zero, zero
+                        if kept.size > 0:
+                            x = read(kept, ((task * segments + s) * blocks + block) * BLOCK)
+                        elif segments > 1:
+                            cross(h, 0, crossing, ko, slots * BLOCK)
+                            x = read(crossing, ko + (slots + 1) * BLOCK)
+                        if segments > 1:
+                            handed = read(adjoint, here + (slots + 1) * BLOCK)
+                        recall_segment(others, x, start, count, bo, steps, cw, ew, b, near, h, dc)
+                        handed = descend(
+                            others, handed, start, count, bo, steps, cw, ew, b, c, near, h, adjoint, here, dew, db
+                        )
+                        write(adjoint, here + (slots + 1) * BLOCK, handed)
+                    if back:
+                        hand_out(fresh, head, part, start, stop, steps, w, beta, V, near, dew, dw, dbeta, dV)
+                if back:
+                    add_unpacked(dB, db, (r * groups + group) * nodes, node, start, stop)
+                    add_unpacked(dC, dc, (r * groups + group) * nodes, node, start, stop)
 
 
 # What steps hear from besides the step before is a constant of each kernel, so that lines and grids run without a
