@@ -1,6 +1,7 @@
 """Every solver on every topology it supports, values and every gradient, against the dense float64 truth."""
 
 import dataclasses
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -8,6 +9,9 @@ import torch
 import chimera_ssm as chimera
 from chimera_ssm.solvers import compiled, verbs
 from chimera_ssm.solvers.compiled import states
+from chimera_ssm.solvers.kernels.plan import sweep_plan
+from chimera_ssm.solvers.kernels.states import BLOCK
+from chimera_ssm.solvers.operators import as_operators
 from chimera_ssm.solvers.reference import reference_mask, reference_mix, reference_series
 from tests import zoo
 
@@ -103,24 +107,43 @@ def test_mix(topology, solver, form, engine, dtype, monkeypatch):
     assert_same(found, expected, arguments, references, dtype)
 
 
-@DTYPES
-@pytest.mark.parametrize(
-    "topology", [chimera.Line(70), chimera.GridDAG((10, 5), (1, 0)), chimera.GridDAG((12, 2, 2))], ids=str
+SEVERAL = pytest.mark.parametrize(
+    "topology",
+    [chimera.Line(70), chimera.GridDAG((10, 5), (1, 0)), chimera.GridDAG((12, 2, 2)), zoo.random_dag(40, 90)],
+    ids=str,
 )
-def test_states_of_long_topologies_are_computed_in_segments(topology, dtype, monkeypatch):
-    """What crosses from one to the next is kept by the forward pass on a line, and computed once more otherwise."""
-    monkeypatch.setattr(states, "_SEGMENT", 16)
-    test_mix(topology, chimera.Sweep(), "state", "kernels", dtype, monkeypatch)
 
 
 @DTYPES
-@pytest.mark.parametrize("topology", [chimera.Line(33), chimera.GridDAG((12, 3))], ids=str)
-def test_states_and_channels_of_several_turns(topology, dtype, monkeypatch):
-    """More states than the adjoint takes in one turn, more channels than one task has, and several segments."""
-    monkeypatch.setattr(states, "_SEGMENT", 16)
+@SEVERAL
+@pytest.mark.parametrize("kept", [True, False])
+def test_states_of_long_topologies_are_computed_in_segments(topology, kept, dtype, monkeypatch):
+    """What crosses segments is kept by the forward pass on a line, and computed anew otherwise, as by operators."""
+    monkeypatch.setattr(states, "_division", lambda *args, **options: (16, 3))
+    with nullcontext() if kept else as_operators():
+        test_mix(topology, chimera.Sweep(), "state", "kernels", dtype, monkeypatch)
+
+
+@DTYPES
+@SEVERAL
+def test_states_and_channels_of_several_tasks(topology, dtype, monkeypatch):
+    """More states than a block has, more channels than one task, in several segments and bundles."""
+    monkeypatch.setattr(states, "_division", lambda *args, **options: (16, 3))
     monkeypatch.setitem(globals(), "N", 37)
     monkeypatch.setitem(globals(), "P", 21)
     test_mix(topology, chimera.Sweep(), "state", "kernels", dtype, monkeypatch)
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize(
+    "topology", [chimera.Line(10**6), chimera.GridDAG((4, 250_000)), chimera.GridDAG((250_000, 4))], ids=str
+)
+def test_what_crosses_segments_is_bounded(topology, backward):
+    segment, bundle = states._division(topology, blocks=16, backward=backward)
+    slots = sweep_plan(topology, carry=True).slots
+    assert segment * BLOCK <= 2**26
+    if backward and segment < topology.num_nodes:
+        assert -(-topology.num_nodes // segment) * 16 * (slots + 3) * BLOCK * bundle <= 2**26
 
 
 def use_engine(monkeypatch, engine):

@@ -14,8 +14,10 @@ from chimera_ssm.topology import Topology
 if TYPE_CHECKING:
     from chimera_ssm.solvers.kernels.plan import SweepPlan
 
-#: Nodes of a segment on lines; on other topologies eight times as many and more.
+#: Nodes of a segment on lines, and the least on other topologies, twice that.
 _SEGMENT = 256
+#: Up to so many nodes the backward pass goes through others in one segment, and computes states once.
+_ONE_SEGMENT = 4096
 #: Numbers of all states that tasks of a bundle keep between segments, a megabyte in float32.
 _BUNDLE = 1 << 18
 #: Numbers that a backward pass keeps of what crosses segments, a quarter of a gigabyte in float32.
@@ -44,7 +46,7 @@ class _StateMix(torch.autograd.Function):
             plan, (others, begin, edge, place, _) = plan_of(topology, carry=True), _other_edges(topology)
             b, c = (padded(x.detach(), states.STATES).flatten(0, 1) for x in (B, C))
             blocks = b.shape[2] // states.STATES
-            segment, bundle = _division(topology, blocks, backward=False)
+            segment, bundle = _division(topology, blocks)
             if others == 0 and topology.num_nodes > segment and any(ctx.needs_input_grad):
                 segments = -(-topology.num_nodes // segment)
                 ctx.kept[d] = v.new_empty(tasks * segments * blocks * states.BLOCK)
@@ -66,7 +68,7 @@ class _StateMix(torch.autograd.Function):
         ranges = min(pool.threads_for(_state_work(ctx.topologies[0], v, tensors[-1])), v.shape[0] * parts)
         several = list(zip(ctx.topologies, ctx.kept, *quarters(tuple(tensors)), strict=True))
         # Small topologies in one go; of large ones, each has sums that had better not exist all at once.
-        at_once = len(several) if V.shape[2] <= _SEGMENT else 1
+        at_once = len(several) if V.shape[2] <= _ONE_SEGMENT else 1
         gradients: list[tuple[Tensor, ...]] = []
         for first in range(0, len(several), at_once):
             gradients += _adjoints(several[first : first + at_once], v, g, dv, first == 0, ranges)
@@ -84,7 +86,7 @@ def _adjoints(
     for topology, kept, w, scale, C, B in several:
         plan, (others, begin, edge, place, latest) = plan_of(topology, carry=True), _other_edges(topology)
         b, c = (padded(x, states.STATES).flatten(0, 1) for x in (B, C))
-        segment, bundle = _division(topology, b.shape[2] // states.STATES, backward=True)
+        segment, bundle = _division(topology, b.shape[2] // states.STATES, backward=True, known=kept.numel() > 0)
         dw, dscale = v.new_empty(parts, *w.shape), v.new_empty(parts, *scale.flatten(0, 1).shape)
         dB, dC = v.new_zeros(2, ranges, *b.shape)
         steps = states.BackSteps(
@@ -109,23 +111,32 @@ def _state_work(topology: Topology, V: Tensor, C: Tensor) -> int:
     return (topology.num_nodes + topology.num_edges) * V.shape[0] * V.shape[-1] * C.shape[-1]
 
 
-def _division(topology: Topology, blocks: int, backward: bool) -> tuple[int, int]:
+def _division(topology: Topology, blocks: int, backward: bool = False, known: bool = False) -> tuple[int, int]:
     """Nodes of a segment, and tasks that go through it together; neither depends on the number of threads.
 
     On lines little crosses from one segment to the next, and segments are as short as is good for caches. Elsewhere
     the backward pass has to compute all states once more if there are several, which is worth it beyond 4,096 nodes.
+
+    Args:
+        topology: acyclic.
+        blocks: of states, for each task.
+        backward: for which pass.
+        known: whether the forward pass has kept what crosses.
     """
     from chimera_ssm.solvers.kernels.states import BLOCK, SPARE
 
-    plan, nodes = plan_of(topology, carry=True), topology.num_nodes
-    states, segment = blocks * (plan.slots + SPARE) * BLOCK, _SEGMENT
-    if plan.slots > 0:
-        segment = max(2 * _SEGMENT, 8 * plan.slots) if not backward else max(16 * _SEGMENT, 16 * plan.slots)
-    crossing = -(-nodes // segment) * states if backward and nodes > segment and plan.slots > 0 else 0
-    while crossing > _CROSSING:
-        segment, crossing = 2 * segment, crossing // 2
-    bundle = _BUNDLE // states if crossing == 0 else min(_BUNDLE // states, _CROSSING // crossing)
-    return min(segment, nodes), max(1, bundle) if nodes > segment else _BUNDLE
+    slots, nodes = plan_of(topology, carry=True).slots, topology.num_nodes
+    states, segment = blocks * (slots + SPARE) * BLOCK, _SEGMENT
+    if slots > 0:
+        segment = max(_ONE_SEGMENT, 16 * slots) if backward else max(2 * _SEGMENT, 8 * slots)
+    if nodes <= segment:
+        return nodes, _BUNDLE
+    if not backward or known:
+        return segment, max(1, _BUNDLE // states)
+    while -(-nodes // segment) * states > _CROSSING:
+        segment *= 2
+    crossing = -(-nodes // segment) * states
+    return min(segment, nodes), max(1, min(_BUNDLE // states, _CROSSING // crossing))
 
 
 def _other_edges(topology: Topology) -> tuple[int, Any, Any, Any, Any]:
