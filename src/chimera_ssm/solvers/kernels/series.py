@@ -2,7 +2,7 @@
 
 Columns that are zero within a part cost nothing there: a mask has as many as the largest part, of which others use few.
 
-Arrays: ``w [H, E]``, ``b, x, g, db [H, T, K]`` with K a multiple of 16. Parts are nodes ``part[p]`` to ``part[p + 1]``;
+Arrays: ``w [H, E]``, ``b, x, g, db [H, T, K]`` with K a multiple of 32. Parts are nodes ``part[p]`` to ``part[p + 1]``;
 the edges into node t are ``begin[t]`` to ``begin[t + 1]`` of ``edge`` and ``source``.
 """
 
@@ -14,11 +14,11 @@ import numpy as np
 
 from chimera_ssm.solvers.kernels.jit import inlined, kernel
 from chimera_ssm.solvers.kernels.pulls import entering
-from chimera_ssm.solvers.kernels.simd import WIDTH, at, fma, load, put, splat, store, total
+from chimera_ssm.solvers.kernels.simd import WIDTH, at, clear, fma, load, put, room, store, total
 from chimera_ssm.topology import Topology
 
-#: Columns that are worked on at once.
-LANES = WIDTH
+#: Columns that are worked on at once: two vectors for each edge that is looked up.
+LANES = 2 * WIDTH
 
 
 class SeriesPlan(NamedTuple):
@@ -45,18 +45,18 @@ def forward(first, last, plan, power, w, b, x):
     """Tasks are heads times parts times blocks of columns."""
     (_, nodes, K), parts = x.shape, plan.part.size - 1
     blocks = K // LANES
-    terms = np.empty(2 * np.diff(plan.part).max() * LANES, x.dtype)
+    terms = room(2 * np.diff(plan.part).max() * LANES, x.dtype)
     for task in range(first, last):
         head, p, c = task // (parts * blocks), task // blocks % parts, task % blocks * LANES
         start, stop = plan.part[p], plan.part[p + 1]
-        here = (head * nodes + start) * K + c
+        here, weights = (head * nodes + start) * K + c, weights_of(plan, start, stop, w, head)
         old, new = 0, (stop - start) * LANES
         gather(b, here, K, terms, old, stop - start)
         for _ in range(power[p] if any_in(b, here, K, stop - start) else 0):
-            step(plan, start, stop, w, head * w.shape[1], b, here, K, terms, old, new)
+            step(plan, start, stop, weights, b, here, K, terms, old, new)
             old, new = new, old
         for t in range(stop - start):
-            store(x, here + t * K, load(terms, old + t * LANES))
+            write(x, here + t * K, read(terms, old + t * LANES))
 
 
 @kernel
@@ -67,31 +67,44 @@ def backward(first, last, slots, plan, power, w, b, g, dw, db):
     """
     (heads, nodes, K), parts, edges = b.shape, plan.part.size - 1, w.shape[1]
     blocks, largest = K // LANES, np.diff(plan.part).max() * LANES
-    terms, adjoint = np.empty(max(1, power.max()) * largest, b.dtype), np.empty(2 * largest, b.dtype)
+    terms, adjoint = room(max(1, power.max()) * largest, b.dtype), room(2 * largest, b.dtype)
     for task in range(first, last):
         head, p, slot = task // (parts * slots), task // slots % parts, task % slots
         start, stop = plan.part[p], plan.part[p + 1]
-        lowest, size = plan.begin[start], (stop - start) * LANES
-        products = np.zeros((plan.begin[stop] - lowest, LANES), b.dtype)
+        lowest, size, weights = plan.begin[start], (stop - start) * LANES, weights_of(plan, start, stop, w, head)
+        products = room(weights.size * LANES, b.dtype)
+        clear(products, 0, products.size)
         for block in range(blocks * slot // slots, blocks * (slot + 1) // slots):
             here = (head * nodes + start) * K + block * LANES
             if db.size == 0 and not any_in(b, here, K, stop - start):
                 continue
             gather(b, here, K, terms, 0, stop - start)
             for k in range(1, power[p]):
-                step(plan, start, stop, w, head * edges, b, here, K, terms, (k - 1) * size, k * size)
+                step(plan, start, stop, weights, b, here, K, terms, (k - 1) * size, k * size)
             gather(g, here, K, adjoint, 0, stop - start)
             for t in range(stop - start if db.size else 0):
-                store(db, here + t * K, load(g, here + t * K))
+                write(db, here + t * K, read(g, here + t * K))
             old, new = 0, size
             for k in range(power[p] - 1, -1, -1):
-                step_back(plan, start, stop, w, head * edges, terms, k * size, adjoint, old, new, products)
+                step_back(plan, start, stop, weights, terms, k * size, adjoint, old, new, products)
                 for t in range(stop - start if db.size else 0):
-                    o = here + t * K
-                    store(db, o, load(db, o) + load(adjoint, new + t * LANES))
+                    o, row = here + t * K, read(adjoint, new + t * LANES)
+                    store(db, o, load(db, o) + row[0])
+                    store(db, o + WIDTH, load(db, o + WIDTH) + row[1])
                 old, new = new, old
-        for e in range(lowest, plan.begin[stop]):
-            put(dw, (slot * heads + head) * edges + at(plan.edge, e), total(load(products, (e - lowest) * LANES)))
+        for e in range(weights.size):
+            row = read(products, e * LANES)
+            put(dw, (slot * heads + head) * edges + at(plan.edge, lowest + e), total(row[0] + row[1]))
+
+
+@inlined
+def weights_of(plan, start, stop, w, head):
+    """Weights of a part's edges in the order of the plan."""
+    lowest = plan.begin[start]
+    weights = np.empty(plan.begin[stop] - lowest, w.dtype)
+    for e in range(weights.size):
+        put(weights, e, at(w, head * w.shape[1] + at(plan.edge, lowest + e)))
+    return weights
 
 
 @inlined
@@ -108,28 +121,43 @@ def any_in(x, o, K, count):
 def gather(x, o, K, block, to, count):
     """Copy a block of columns of so many rows."""
     for t in range(count):
-        store(block, to + t * LANES, load(x, o + t * K))
+        write(block, to + t * LANES, read(x, o + t * K))
 
 
 @inlined
-def step(plan, start, stop, w, wo, b, here, K, terms, old, new):
+def read(x, o):
+    """A row of a block."""
+    return load(x, o), load(x, o + WIDTH)
+
+
+@inlined
+def write(x, o, row):
+    """Store a row of a block."""
+    store(x, o, row[0])
+    store(x, o + WIDTH, row[1])
+
+
+@inlined
+def step(plan, start, stop, weights, b, here, K, terms, old, new):
     """``new = b + A old`` for the rows of a part."""
+    lowest = plan.begin[start]
     for t in range(start, stop):
-        x = load(b, here + (t - start) * K)
+        x = read(b, here + (t - start) * K)
         for e in range(at(plan.begin, t), at(plan.begin, t + 1)):
-            x = fma(at(w, wo + at(plan.edge, e)), load(terms, old + (at(plan.source, e) - start) * LANES), x)
-        store(terms, new + (t - start) * LANES, x)
+            a, row = at(weights, e - lowest), read(terms, old + (at(plan.source, e) - start) * LANES)
+            x = fma(a, row[0], x[0]), fma(a, row[1], x[1])
+        write(terms, new + (t - start) * LANES, x)
 
 
 @inlined
-def step_back(plan, start, stop, w, wo, terms, before, adjoint, old, new, products):
+def step_back(plan, start, stop, weights, terms, before, adjoint, old, new, products):
     """``new = Aᵀ old``, and ``products[e] += old[target] · term[source]``, column by column."""
-    lowest, zero = plan.begin[start], splat(w.dtype.type(0))
-    for t in range(stop - start):
-        store(adjoint, new + t * LANES, zero)
+    lowest = plan.begin[start]
+    clear(adjoint, new, new + (stop - start) * LANES)
     for t in range(start, stop):
-        x = load(adjoint, old + (t - start) * LANES)
+        x = read(adjoint, old + (t - start) * LANES)
         for e in range(at(plan.begin, t), at(plan.begin, t + 1)):
-            s, q, a = (at(plan.source, e) - start) * LANES, (e - lowest) * LANES, at(w, wo + at(plan.edge, e))
-            store(adjoint, new + s, fma(a, x, load(adjoint, new + s)))
-            store(products, q, fma(x, load(terms, before + s), load(products, q)))
+            s, q, a = (at(plan.source, e) - start) * LANES, (e - lowest) * LANES, at(weights, e - lowest)
+            y, z, term = read(adjoint, new + s), read(products, q), read(terms, before + s)
+            write(adjoint, new + s, (fma(a, x[0], y[0]), fma(a, x[1], y[1])))
+            write(products, q, (fma(x[0], term[0], z[0]), fma(x[1], term[1], z[1])))
