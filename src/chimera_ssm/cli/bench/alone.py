@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ def measure_alone(case: Case, seconds: float, threads: int | None) -> Result:
 
 
 @contextmanager
-def _inherited(variables: dict[str, str]) -> Iterator[None]:
+def _inherited(variables: dict[str, str]) -> Generator[None]:
     """Let processes that are started meanwhile have these variables, unless the user has set them."""
     added = variables.keys() - os.environ.keys()
     os.environ.update({name: variables[name] for name in added})

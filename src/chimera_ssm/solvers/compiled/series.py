@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from chimera_ssm.solvers.compiled.common import arrays_of, padded
+from chimera_ssm.solvers.compiled.common import arrays_of, flipped, padded
 from chimera_ssm.topology import Topology
 
 #: Terms of a block of columns that the backward pass may keep, in bytes.
@@ -52,14 +52,15 @@ class _Series(torch.autograd.Function):
         from chimera_ssm.solvers.kernels import series as kernels
 
         weight, wide = ctx.saved_tensors
-        g, plan, wanted = padded(grad, kernels.LANES), kernels.series_plan(ctx.topology), ctx.needs_input_grad[1]
+        g, wanted = padded(grad, kernels.LANES), ctx.needs_input_grad[1]
+        plans = kernels.series_plan(ctx.topology), kernels.series_plan(flipped(ctx.topology))
         db = torch.empty_like(wide) if wanted else wide.new_empty(0, 0, 0)
         (G, _, K), work = wide.shape, 4 * _work(ctx.topology, ctx.power, wide)
         tasks = G * ctx.power.size
         slots = min(K // kernels.LANES, -(-pool.threads_for(work) // tasks))
         dw = weight.new_zeros(slots, *weight.shape)
         arrays = *arrays_of(weight, wide, g), dw.numpy(), db.numpy()
-        pool.run(kernels.backward, tasks * slots, slots, plan, ctx.power, *arrays, work=work)
+        pool.run(kernels.backward, tasks * slots, slots, *plans, ctx.power, *arrays, work=work)
         return dw.sum(0), db[..., : ctx.columns] if wanted else None, None, None
 
 

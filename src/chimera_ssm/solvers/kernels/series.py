@@ -14,7 +14,7 @@ import numpy as np
 
 from chimera_ssm.solvers.kernels.jit import inlined, kernel
 from chimera_ssm.solvers.kernels.pulls import entering
-from chimera_ssm.solvers.kernels.simd import WIDTH, at, clear, fma, load, put, room, store, total
+from chimera_ssm.solvers.kernels.simd import WIDTH, at, clear, fma, load, put, room, splat, store, total
 from chimera_ssm.topology import Topology
 
 #: Columns that are worked on at once: two vectors for each edge that is looked up.
@@ -60,10 +60,10 @@ def forward(first, last, plan, power, w, b, x):
 
 
 @kernel
-def backward(first, last, slots, plan, power, w, b, g, dw, db):
+def backward(first, last, slots, plan, back, power, w, b, g, dw, db):
     """Tasks are heads times parts times slots: ranges of columns, whose gradients ``dw [slots, H, E]`` are apart.
 
-    ``db`` is empty if nobody wants it.
+    ``back`` is the plan of the flipped topology. ``db`` is empty if nobody wants it.
     """
     (heads, nodes, K), parts, edges = b.shape, plan.part.size - 1, w.shape[1]
     blocks, largest = K // LANES, np.diff(plan.part).max() * LANES
@@ -71,7 +71,8 @@ def backward(first, last, slots, plan, power, w, b, g, dw, db):
     for task in range(first, last):
         head, p, slot = task // (parts * slots), task // slots % parts, task % slots
         start, stop = plan.part[p], plan.part[p + 1]
-        lowest, size, weights = plan.begin[start], (stop - start) * LANES, weights_of(plan, start, stop, w, head)
+        lowest, size = back.begin[start], (stop - start) * LANES
+        weights, back_weights = weights_of(plan, start, stop, w, head), weights_of(back, start, stop, w, head)
         products = room(weights.size * LANES, b.dtype)
         clear(products, 0, products.size)
         for block in range(blocks * slot // slots, blocks * (slot + 1) // slots):
@@ -86,7 +87,7 @@ def backward(first, last, slots, plan, power, w, b, g, dw, db):
                 write(db, here + t * K, read(g, here + t * K))
             old, new = 0, size
             for k in range(power[p] - 1, -1, -1):
-                step_back(plan, start, stop, weights, terms, k * size, adjoint, old, new, products)
+                step_back(back, start, stop, back_weights, terms, k * size, adjoint, old, new, products)
                 for t in range(stop - start if db.size else 0):
                     o, row = here + t * K, read(adjoint, new + t * LANES)
                     store(db, o, load(db, o) + row[0])
@@ -94,7 +95,7 @@ def backward(first, last, slots, plan, power, w, b, g, dw, db):
                 old, new = new, old
         for e in range(weights.size):
             row = read(products, e * LANES)
-            put(dw, (slot * heads + head) * edges + at(plan.edge, lowest + e), total(row[0] + row[1]))
+            put(dw, (slot * heads + head) * edges + at(back.edge, lowest + e), total(row[0] + row[1]))
 
 
 @inlined
@@ -150,14 +151,14 @@ def step(plan, start, stop, weights, b, here, K, terms, old, new):
 
 
 @inlined
-def step_back(plan, start, stop, weights, terms, before, adjoint, old, new, products):
-    """``new = Aᵀ old``, and ``products[e] += old[target] · term[source]``, column by column."""
-    lowest = plan.begin[start]
-    clear(adjoint, new, new + (stop - start) * LANES)
-    for t in range(start, stop):
-        x = read(adjoint, old + (t - start) * LANES)
-        for e in range(at(plan.begin, t), at(plan.begin, t + 1)):
-            s, q, a = (at(plan.source, e) - start) * LANES, (e - lowest) * LANES, at(weights, e - lowest)
-            y, z, term = read(adjoint, new + s), read(products, q), read(terms, before + s)
-            write(adjoint, new + s, (fma(a, x[0], y[0]), fma(a, x[1], y[1])))
-            write(products, q, (fma(x[0], term[0], z[0]), fma(x[1], term[1], z[1])))
+def step_back(back, start, stop, weights, terms, before, adjoint, old, new, products):
+    """``new = Aᵀ old``, and ``products[e] += old[target] · term[source]``, column by column, for each source."""
+    lowest, zero = back.begin[start], splat(weights.dtype.type(0))
+    for s in range(start, stop):
+        term, x = read(terms, before + (s - start) * LANES), (zero, zero)
+        for e in range(at(back.begin, s), at(back.begin, s + 1)):
+            a, q = at(weights, e - lowest), (e - lowest) * LANES
+            y, product = read(adjoint, old + (at(back.source, e) - start) * LANES), read(products, q)
+            x = fma(a, y[0], x[0]), fma(a, y[1], x[1])
+            write(products, q, (fma(y[0], term[0], product[0]), fma(y[1], term[1], product[1])))
+        write(adjoint, new + (s - start) * LANES, x)
