@@ -1,6 +1,10 @@
 """`chimera reproduce` as typed: a small study from training to its page, and the cost."""
 
 import json
+import os
+import signal
+import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -57,6 +61,23 @@ def test_a_study_becomes_a_report_a_page_and_figures(monkeypatch, tmp_path, caps
             assert window.troubles == []
         finally:
             window.close()
+
+
+def test_a_terminated_study_ends_its_runs_and_can_go_on(monkeypatch, tmp_path, capsys):
+    endless = study(learning_rates=(), recipe=replace(RECIPE, epochs=100_000, log_every=1))
+    monkeypatch.setattr(studies, "all_studies", lambda: {"endless": endless})
+    logs = {name: tmp_path / "endless" / name / "seed-0" / "log.txt" for name in ("chimera", "vit")}
+
+    def terminate_once_they_train():
+        while not all((log.parent / "metrics.csv").exists() for log in logs.values()):
+            time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=terminate_once_they_train, daemon=True).start()
+    assert cli.main(["reproduce", "endless", "--out", str(tmp_path), "--jobs", "2"]) == 130
+    assert "the same command goes on from here" in capsys.readouterr().err
+    for log in logs.values():
+        assert "continue with: chimera train --resume" in log.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("scale", ["laptop", "paper"])

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
@@ -32,8 +34,10 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0, 2 for an error of the user, 130 for an interruption."""
+    """Run one command; the exit code is 0, 2 for an error of the user, 130 for an interruption (Ctrl-C or SIGTERM)."""
     argv = sys.argv[1:] if argv is None else [*argv]  # `list` here is the command
+    if threading.current_thread() is threading.main_thread():  # signals reach no other
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         args = _parser().parse_args(argv)
         args.command_line = shlex.join(["chimera", *argv])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -210,7 +209,7 @@ class Workers:
                 pool.shutdown(wait=False, cancel_futures=True)
                 with self.lock:
                     for process in self.running:
-                        process.send_signal(signal.SIGINT)  # they save a checkpoint
+                        process.terminate()  # they save a checkpoint
                 raise
 
     def _train(self, folder: Path, study: Study, recipe: Recipe) -> dict[str, Any]:
