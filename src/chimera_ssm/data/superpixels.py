@@ -135,16 +135,38 @@ def _connected(number: Array, least: float) -> Array:
     same = number.flat[first] == number.flat[second]
     link = coo_array((np.ones(same.sum()), (first[same], second[same])), shape=(number.size, number.size))
     piece = connected_components(link, directed=False)[1]
-    size = np.bincount(piece)
-    for small in np.argsort(size, kind="stable"):
-        if 0 < size[small] < least:
-            here = np.concatenate([piece[second][piece[first] == small], piece[first][piece[second] == small]])
-            here = here[here != small]
-            if here.size:  # the whole image may be one piece
-                into = np.bincount(here).argmax()
-                piece[piece == small] = into
-                size[into], size[small] = size[into] + size[small], 0
-    return np.unique(piece, return_inverse=True)[1].reshape(number.shape)
+    into = _merge_small(np.bincount(piece), _boundaries(piece[first], piece[second]), least)
+    return np.unique(into[piece], return_inverse=True)[1].reshape(number.shape)
+
+
+def _boundaries(first: Array, second: Array) -> list[dict[int, int]]:
+    """Length of each piece's boundary with each of its neighbours, from the pieces of pixels side by side."""
+    count = int(max(first.max(initial=0), second.max(initial=0))) + 1
+    across = first != second
+    ends = np.concatenate([first[across] * count + second[across], second[across] * count + first[across]])
+    boundaries: list[dict[int, int]] = [{} for _ in range(count)]
+    for pair, length in zip(*(found.tolist() for found in np.unique(ends, return_counts=True)), strict=True):
+        boundaries[pair // count][pair % count] = length
+    return boundaries
+
+
+def _merge_small(size: Array, boundaries: list[dict[int, int]], least: float) -> Array:
+    """The piece each piece ends in, when small ones, least first, join the neighbour with the longest boundary."""
+    into = np.arange(size.size)
+    for small in np.argsort(size, kind="stable").tolist():
+        around = boundaries[small]
+        if size[small] >= least or not around:  # the whole image may be one piece
+            continue
+        home = min(around, key=lambda piece: (-around[piece], piece))
+        into[small] = home
+        size[home] += size[small]
+        for piece, length in around.items():
+            del boundaries[piece][small]
+            if piece != home:
+                boundaries[home][piece] = boundaries[piece][home] = boundaries[home].get(piece, 0) + length
+    while (into[into] != into).any():
+        into = into[into]
+    return into
 
 
 def _neighbours(shape: tuple[int, ...]) -> tuple[Array, Array]:
