@@ -1,17 +1,15 @@
 """Every solver on every topology it supports, values and every gradient, against the dense float64 truth."""
 
 import dataclasses
-from contextlib import nullcontext
 
 import pytest
 import torch
 
 import chimera_ssm as chimera
 from chimera_ssm.solvers import compiled, verbs
-from chimera_ssm.solvers.compiled import states
+from chimera_ssm.solvers.compiled import chunks, states
 from chimera_ssm.solvers.kernels.plan import sweep_plan
 from chimera_ssm.solvers.kernels.states import BLOCK
-from chimera_ssm.solvers.operators import as_operators
 from chimera_ssm.solvers.reference import reference_mask, reference_mix, reference_series
 from tests import zoo
 
@@ -107,21 +105,54 @@ def test_mix(topology, solver, form, engine, dtype, monkeypatch):
     assert_same(found, expected, arguments, references, dtype)
 
 
-SEVERAL = pytest.mark.parametrize(
+LINES = pytest.mark.parametrize(
     "topology",
-    [chimera.Line(70), chimera.GridDAG((10, 5), (1, 0)), chimera.GridDAG((12, 2, 2)), zoo.random_dag(40, 90)],
+    [chimera.Line(70), chimera.Line(33, reverse=True), chimera.batch([chimera.Line(n) for n in (20, 1, 31)]),
+     chimera.DAG(40, torch.randperm(40, generator=torch.Generator().manual_seed(0)).unfold(0, 2, 1).T)],
     ids=str,
+)  # fmt: skip
+SIZES = pytest.mark.parametrize(("width", "channels"), [(5, 3), (37, 21), (16, 150)])
+
+
+@DTYPES
+@LINES
+@SIZES
+def test_lines_in_many_chunks(topology, width, channels, dtype, monkeypatch):
+    """More states and channels than a tile has, more channels than one task, in several chunks and bundles."""
+    monkeypatch.setattr(chunks, "_CHUNK", 16)
+    monkeypatch.setattr(chunks, "_BUNDLE", 3 * 16 * 16)
+    monkeypatch.setitem(globals(), "N", width)
+    monkeypatch.setitem(globals(), "P", channels)
+    test_mix(topology, chimera.Sweep(), "state", "kernels", dtype, monkeypatch)
+
+
+SEVERAL = pytest.mark.parametrize(
+    "topology", [chimera.GridDAG((10, 5), (1, 0)), chimera.GridDAG((12, 2, 2)), zoo.random_dag(40, 90)], ids=str
 )
 
 
 @DTYPES
 @SEVERAL
-@pytest.mark.parametrize("kept", [True, False])
-def test_states_of_long_topologies_are_computed_in_segments(topology, kept, dtype, monkeypatch):
-    """What crosses segments is kept by the forward pass on a line, and computed anew otherwise, as by operators."""
+def test_states_of_long_topologies_are_computed_in_segments(topology, dtype, monkeypatch):
     monkeypatch.setattr(states, "_division", lambda *args, **options: (16, 3))
-    with nullcontext() if kept else as_operators():
-        test_mix(topology, chimera.Sweep(), "state", "kernels", dtype, monkeypatch)
+    test_mix(topology, chimera.Sweep(), "state", "kernels", dtype, monkeypatch)
+
+
+@DTYPES
+def test_lines_beside_other_topologies(dtype, monkeypatch):
+    """A sum over a line and a grid goes through the kernel of grids."""
+    force_form(monkeypatch, "state")
+    topologies = [chimera.Line(12), chimera.GridDAG((4, 3))]
+    several = [inputs(t, dtype) for t in topologies]
+    weights, Cs, Bs, _, scales = zip(*several, strict=True)
+    V = several[0][3]
+    arguments = [*weights, *Cs, *Bs, V, *scales]
+    references = [x.detach().double().requires_grad_() for x in arguments]
+    found = chimera.mix(topologies, weights, Cs, Bs, V, scales)
+    w, C, B, (v,), a = references[:2], references[2:4], references[4:6], references[6:7], references[7:]
+    terms = zip(topologies, w, C, B, a, strict=True)
+    expected = sum(reference_mix(truth(t, x, chimera.Sweep()), c, b, v, s) for t, x, c, b, s in terms)
+    assert_same(found, expected, arguments, references, dtype)
 
 
 @DTYPES
@@ -135,9 +166,7 @@ def test_states_and_channels_of_several_tasks(topology, dtype, monkeypatch):
 
 
 @pytest.mark.parametrize("backward", [False, True])
-@pytest.mark.parametrize(
-    "topology", [chimera.Line(10**6), chimera.GridDAG((4, 250_000)), chimera.GridDAG((250_000, 4))], ids=str
-)
+@pytest.mark.parametrize("topology", [chimera.GridDAG((4, 250_000)), chimera.GridDAG((250_000, 4))], ids=str)
 def test_what_crosses_segments_is_bounded(topology, backward):
     segment, bundle = states._division(topology, blocks=16, backward=backward)
     slots = sweep_plan(topology, carry=True).slots

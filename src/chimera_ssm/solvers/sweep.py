@@ -15,7 +15,7 @@ from chimera_ssm.topology.plans import LevelPlan, Schedule
 
 #: How much more a multiplication costs in the state form than in the mask form: states go through memory, masks stay in
 #: a cache. Measured where both forms take equally long, on grids of 14² to 32² and lines of 64 to 1,024.
-_STATE_PENALTY, _PATH_PENALTY = 2.1, 1.3
+_STATE_PENALTY, _PATH_PENALTY = 2.1, 0.8
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from chimera_ssm.solvers.compiled.chunks import mix_by_chunks
 from chimera_ssm.solvers.compiled.common import arrays_of, empty, padded, plan_of, quarters, values_wanted
 from chimera_ssm.topology import Topology
 
 if TYPE_CHECKING:
     from chimera_ssm.solvers.kernels.plan import SweepPlan
 
-#: Nodes of a segment on lines, and the least on other topologies, twice that.
-_SEGMENT = 256
+#: Nodes of a segment in the forward pass at least.
+_SEGMENT = 512
 #: Up to so many nodes the backward pass goes through others in one segment, and computes states once.
 _ONE_SEGMENT = 4096
 #: Numbers of all states that tasks of a bundle keep between segments, a megabyte in float32.
@@ -27,6 +28,8 @@ _CROSSING = 1 << 26
 def mix_by_states(topologies: list[Topology], weights: list[Tensor], Cs: list[Tensor], Bs: list[Tensor], V: Tensor,
                   scales: list[Tensor]) -> Tensor:  # fmt: skip
     """``Σ_d (L_d ⊙ C_d B̄_dᵀ) V`` on acyclic topologies, shapes as in `chimera_ssm.solvers.forms`."""
+    if all(topology.directed_paths is not None for topology in topologies):
+        return mix_by_chunks(topologies, weights, Cs, Bs, V, scales)
     return _StateMix.apply(V, topologies, *(w.flatten(0, 1) for w in weights), *scales, *Cs, *Bs)
 
 
@@ -36,7 +39,7 @@ class _StateMix(torch.autograd.Function):
         from chimera_ssm.solvers.kernels import pool, states
 
         ctx.save_for_backward(V, *tensors)
-        ctx.topologies, ctx.kept = topologies, [V.new_empty(0)] * len(topologies)
+        ctx.topologies = topologies
         if not values_wanted():
             return torch.empty_like(V)
         v = padded(V.detach(), states.CHANNELS).flatten(0, 1)
@@ -45,13 +48,9 @@ class _StateMix(torch.autograd.Function):
         for d, (topology, w, scale, C, B) in enumerate(zip(topologies, *quarters(tensors), strict=True)):
             plan, (others, begin, edge, place, _) = plan_of(topology, carry=True), _other_edges(topology)
             b, c = (padded(x.detach(), states.STATES).flatten(0, 1) for x in (B, C))
-            blocks = b.shape[2] // states.STATES
-            segment, bundle = _division(topology, blocks)
-            if others == 0 and topology.num_nodes > segment and any(ctx.needs_input_grad):
-                segments = -(-topology.num_nodes // segment)
-                ctx.kept[d] = v.new_empty(tasks * segments * blocks * states.BLOCK)
+            segment, bundle = _division(topology, b.shape[2] // states.STATES)
             steps = plan.node, plan.carried, begin, edge, place, plan.slot, plan.slots, segment, bundle
-            arrays = arrays_of(w, scale.flatten(0, 1), b, c, v, y, ctx.kept[d])
+            arrays = arrays_of(w, scale.flatten(0, 1), b, c, v, y)
             calls.append((states.KERNELS[others][0], (d == 0, steps, tuple(arrays))))
         work = len(topologies) * _state_work(topologies[0], v, tensors[-1])
         pool.run_each(calls, tasks, work)
@@ -66,7 +65,7 @@ class _StateMix(torch.autograd.Function):
         v, g = (padded(x, states.CHANNELS).flatten(0, 1) for x in (V, grads[0]))
         dv, parts = empty(*v.shape, like=v), v.shape[2] // states.CHANNELS
         ranges = min(pool.threads_for(_state_work(ctx.topologies[0], v, tensors[-1])), v.shape[0] * parts)
-        several = list(zip(ctx.topologies, ctx.kept, *quarters(tuple(tensors)), strict=True))
+        several = list(zip(ctx.topologies, *quarters(tuple(tensors)), strict=True))
         # Small topologies in one go; of large ones, each has sums that had better not exist all at once.
         at_once = len(several) if V.shape[2] <= _ONE_SEGMENT else 1
         gradients: list[tuple[Tensor, ...]] = []
@@ -83,17 +82,17 @@ def _adjoints(
     from chimera_ssm.solvers.kernels import pool, states
 
     parts, calls, sums = v.shape[2] // states.CHANNELS, [], []
-    for topology, kept, w, scale, C, B in several:
+    for topology, w, scale, C, B in several:
         plan, (others, begin, edge, place, latest) = plan_of(topology, carry=True), _other_edges(topology)
         b, c = (padded(x, states.STATES).flatten(0, 1) for x in (B, C))
-        segment, bundle = _division(topology, b.shape[2] // states.STATES, backward=True, known=kept.numel() > 0)
+        segment, bundle = _division(topology, b.shape[2] // states.STATES, backward=True)
         dw, dscale = v.new_empty(parts, *w.shape), v.new_empty(parts, *scale.flatten(0, 1).shape)
         dB, dC = v.new_zeros(2, ranges, *b.shape)
         steps = states.BackSteps(
             plan.node, plan.carried, begin, edge, place, _source_slots(topology), _places(topology, segment),
             latest, plan.slot, _back_slots(topology), plan.slots, segment, bundle,
         )  # fmt: skip
-        arrays = tuple(arrays_of(w, scale.flatten(0, 1), b, c, v, g, kept, dw, dscale, dB, dC, dv))
+        arrays = tuple(arrays_of(w, scale.flatten(0, 1), b, c, v, g, dw, dscale, dB, dC, dv))
         calls.append((states.KERNELS[others][1], (fresh and not calls, ranges, steps, arrays)))
         sums.append((dw, dscale, dC, dB))
     pool.run_each(calls, ranges)
@@ -103,7 +102,7 @@ def _adjoints(
             dscale.sum(0).view(scale.shape),
             *(x.sum(0)[..., : C.shape[-1]].view(C.shape) for x in (dC, dB)),
         )
-        for (_, _, _, scale, C, _), (dw, dscale, dC, dB) in zip(several, sums, strict=True)
+        for (_, _, scale, C, _), (dw, dscale, dC, dB) in zip(several, sums, strict=True)
     ]
 
 
@@ -111,27 +110,25 @@ def _state_work(topology: Topology, V: Tensor, C: Tensor) -> int:
     return (topology.num_nodes + topology.num_edges) * V.shape[0] * V.shape[-1] * C.shape[-1]
 
 
-def _division(topology: Topology, blocks: int, backward: bool = False, known: bool = False) -> tuple[int, int]:
+def _division(topology: Topology, blocks: int, backward: bool = False) -> tuple[int, int]:
     """Nodes of a segment, and tasks that go through it together; neither depends on the number of threads.
 
-    On lines little crosses from one segment to the next, and segments are as short as is good for caches. Elsewhere
-    the backward pass has to compute all states once more if there are several, which is worth it beyond 4,096 nodes.
+    The backward pass has to compute all states once more if there are several segments, which is worth it beyond 4,096
+    nodes.
 
     Args:
         topology: acyclic.
         blocks: of states, for each task.
         backward: for which pass.
-        known: whether the forward pass has kept what crosses.
     """
     from chimera_ssm.solvers.kernels.states import BLOCK, SPARE
 
     slots, nodes = plan_of(topology, carry=True).slots, topology.num_nodes
-    states, segment = blocks * (slots + SPARE) * BLOCK, _SEGMENT
-    if slots > 0:
-        segment = max(_ONE_SEGMENT, 16 * slots) if backward else max(2 * _SEGMENT, 8 * slots)
+    states = blocks * (slots + SPARE) * BLOCK
+    segment = max(_ONE_SEGMENT, 16 * slots) if backward else max(_SEGMENT, 8 * slots)
     if nodes <= segment:
         return nodes, _BUNDLE
-    if not backward or known:
+    if not backward:
         return segment, max(1, _BUNDLE // states)
     while -(-nodes // segment) * states > _CROSSING:
         segment *= 2
@@ -142,7 +139,7 @@ def _division(topology: Topology, blocks: int, backward: bool = False, known: bo
 def _other_edges(topology: Topology) -> tuple[int, Any, Any, Any, Any]:
     """Edges that do not come from the step before, as `states.with_others` wants them.
 
-    How many a step may have (0, 1, or 2 for any number), begin, edge, place among the slots, and whether it is the last
+    How many a step may have (1, or 2 for any number), begin, edge, place among the slots, and whether it is the last
     to read there.
     """
     return topology.once("other edges", lambda: _arrange_others(plan_of(topology, carry=True)))
@@ -155,7 +152,7 @@ def _arrange_others(plan: SweepPlan) -> tuple[int, Any, Any, Any, Any]:
     edge, place = np.full(plan.node.size, -1), np.full(plan.node.size, plan.slots + 2)
     latest = np.zeros(plan.node.size, dtype=np.int64)
     edge[count > 0], place[count > 0], latest[count > 0] = plan.edge, plan.source_slot, plan.last
-    return int(count.max()), np.arange(plan.node.size + 1), edge, place, latest
+    return 1, np.arange(plan.node.size + 1), edge, place, latest
 
 
 def _source_slots(topology: Topology) -> Any:

@@ -208,6 +208,34 @@ def add_totals(typing, array, offset, a, b, c, d):
 
 
 @intrinsic
+def turn_4(typing, array, offset, stride, a, b, c, d):
+    """Four vectors as columns: write sixteen rows of four, ``stride`` apart, from ``offset`` on."""
+
+    def generate(context, builder, signature, args):
+        def in_turns(x, y, lanes):
+            """Of each four, these two lanes of x and of y: x y x y."""
+            return _shuffle(builder, x, y, [f + k + of for f in range(0, WIDTH, 4) for k in lanes for of in (0, WIDTH)])
+
+        def in_pairs(x, y, lanes):
+            """The same as x x y y."""
+            return _shuffle(builder, x, y, [f + k + of for f in range(0, WIDTH, 4) for of in (0, WIDTH) for k in lanes])
+
+        data, align = context.make_array(signature.args[0])(context, builder, args[0]).data, a.dtype.bitwidth // 8
+        for half, lanes in enumerate(((0, 1), (2, 3))):
+            left, right = in_turns(args[3], args[4], lanes), in_turns(args[5], args[6], lanes)
+            for k, neighbours in enumerate(((0, 1), (2, 3))):
+                columns = in_pairs(left, right, neighbours)
+                for four in range(WIDTH // 4):
+                    row = ir.Constant(args[2].type, 4 * four + 2 * half + k)
+                    x = _shuffle(builder, columns, columns, list(range(4 * four, 4 * four + 4)))
+                    place = builder.gep(data, [builder.add(args[1], builder.mul(row, args[2]))])
+                    builder.store(x, builder.bitcast(place, x.type.as_pointer()), align=align)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.intp, a, b, c, d), generate
+
+
+@intrinsic
 def fma(typing, x, y, z):
     """``x y + z`` of vectors; x may be a number.
 

@@ -196,11 +196,10 @@ def forward(others, first, last, fresh, steps, arrays):
     """Add the mix of one topology to Y, or set Y to it if ``fresh``, for tasks ``first`` to ``last``.
 
     A bundle of tasks goes through one segment of nodes after the other, so that the segment's B and C are read from a
-    cache by all of them. What step after step hands on is kept in ``kept [tasks, segments, N/4, …]`` as it is before
-    each segment, unless that is empty.
+    cache by all of them.
     """
     node, carried, begin, edge, place, slot, slots, segment, bundle = steps
-    w, beta, B, C, V, Y, kept = arrays
+    w, beta, B, C, V, Y = arrays
     (heads, edges), (groups, nodes, N), P = w.shape, B.shape, V.shape[2]
     parts, blocks, segments, rows = P // CHANNELS, N // STATES, -(-nodes // segment), slots + SPARE
     apart, packed = rows * BLOCK if segments > 1 else 0, blocks * block_stride(segment)
@@ -232,13 +231,10 @@ def forward(others, first, last, fresh, steps, arrays):
                     x = zero, zero, zero, zero
                     if segments > 1:
                         x = read(h, here + (slots + 1) * BLOCK)
-                    if kept.size > 0:
-                        write(kept, ((task * segments + s) * blocks + block) * BLOCK, x)
                     for j in range(count):
                         q, o = CHANNELS * j, bo + STATES * j
                         x = advance(others, x, j, start, outer(b, o, load(near, q)), cw, ew, begin, place, h, here)
-                        if others > 0:
-                            write(h, here + BLOCK * at(slot, start + j), x)
+                        write(h, here + BLOCK * at(slot, start + j), x)
                         store(near, y + q, inner(load(near, y + q), c, o, x))
                     write(h, here + (slots + 1) * BLOCK, x)
                 leave(Y, to, P, near, y, node, start, stop)
@@ -270,8 +266,7 @@ def cross_segment(others, start, count, bo, steps, cw, ew, b, near, states, here
     for j in range(count):
         new = outer(b, bo + STATES * j, load(near, CHANNELS * j))
         x = advance(others, x, j, start, new, cw, ew, begin, place, states, here)
-        if others > 0:
-            write(states, here + BLOCK * at(slot, start + j), x)
+        write(states, here + BLOCK * at(slot, start + j), x)
     write(states, here + (slots + 1) * BLOCK, x)
 
 
@@ -295,9 +290,7 @@ def descend(others, handed, start, count, bo, steps, cw, ew, b, c, near, h, adjo
     g, dv, dcw = plane(count), 2 * plane(count), 3 * plane(count)
     for j in range(count - 1, -1, -1):
         k, q, o = start + j, CHANNELS * j, bo + STATES * j
-        x = outer(c, o, load(near, g + q))
-        if others > 0:
-            x = sum_of(x, read(adjoint, here + BLOCK * at(back_slot, k)))
+        x = sum_of(outer(c, o, load(near, g + q)), read(adjoint, here + BLOCK * at(back_slot, k)))
         x = plus(x, at(cw, j + 1), handed)
         store(near, dv + q, inner(load(near, dv + q), b, o, x))
         add_products(db, o, x, load(near, q))
@@ -345,18 +338,18 @@ def backward(others, first, last, fresh, ranges, steps, arrays):
     is dV unless ``fresh``.
 
     Tasks go through segments of nodes in bundles, as in `forward`, from the last segment to the first. The states of
-    one block in a segment are computed again from what crosses into it: on lines the forward pass has kept that
-    (``kept``), otherwise, if there are several segments, a bundle goes through all of them once before. In the rows
+    one block in a segment are computed again from what crosses into it: if there are several, a bundle goes through
+    all of them once before. In the rows
     ``h`` of a segment ``there`` tells where an edge's source is: among the slots as they were at its begin, or, after
     the block carried into it, among its own steps.
     """
     node, carried, begin, edge = steps.node, steps.carried, steps.begin, steps.edge
     slots, segment, bundle = steps.slots, steps.segment, steps.bundle
-    w, beta, B, C, V, G, kept, dw, dbeta, dB, dC, dV = arrays
+    w, beta, B, C, V, G, dw, dbeta, dB, dC, dV = arrays
     (heads, edges), (groups, nodes, N), P = w.shape, B.shape, V.shape[2]
     parts, blocks, segments, rows = P // CHANNELS, N // STATES, -(-nodes // segment), slots + SPARE
     apart, packed = rows * BLOCK if segments > 1 else 0, blocks * block_stride(segment)
-    size, known = min(bundle, -(-heads * parts // ranges)) * blocks * apart, kept.size > 0 or segments == 1
+    size, known = min(bundle, -(-heads * parts // ranges)) * blocks * apart, segments == 1
     adjoint, states = room(max(rows * BLOCK, size), V.dtype), room(0 if known else size, V.dtype)
     crossing, h = room(states.size * segments, V.dtype), room((rows + 1 + segment) * BLOCK, V.dtype)
     most = most_edges(begin, nodes, segment)
@@ -401,12 +394,9 @@ def backward(others, first, last, fresh, ranges, steps, arrays):
                                 cross_segment(others, start, count, bo, steps, cw, ew, b, near, states, here)
                             continue
                         x = handed = zero, zero, zero, zero
-                        if kept.size > 0:
-                            x = read(kept, ((task * segments + s) * blocks + block) * BLOCK)
-                        elif segments > 1:
+                        if segments > 1:
                             cross(h, 0, crossing, ko, slots * BLOCK)
                             x = read(crossing, ko + (slots + 1) * BLOCK)
-                        if segments > 1:
                             handed = read(adjoint, here + (slots + 1) * BLOCK)
                         recall_segment(others, x, start, count, bo, steps, cw, ew, b, near, h, dc)
                         handed = descend(
@@ -420,14 +410,8 @@ def backward(others, first, last, fresh, ranges, steps, arrays):
                     add_unpacked(dC, dc, (r * groups + group) * nodes, node, start, stop)
 
 
-# What steps hear from besides the step before is a constant of each kernel, so that lines and grids run without a
+# What steps hear from besides the step before is a constant of each kernel, so that grids run without a
 # branch. Functions of a module, not of a factory: only these are found again in the cache on disk.
-
-
-@kernel
-def forward_0(first, last, fresh, steps, arrays):
-    """`forward` for lines."""
-    forward(0, first, last, fresh, steps, arrays)
 
 
 @kernel
@@ -443,12 +427,6 @@ def forward_2(first, last, fresh, steps, arrays):
 
 
 @kernel
-def backward_0(first, last, fresh, ranges, steps, arrays):
-    """`backward` for lines."""
-    backward(0, first, last, fresh, ranges, steps, arrays)
-
-
-@kernel
 def backward_1(first, last, fresh, ranges, steps, arrays):
     """`backward` for grids and the like."""
     backward(1, first, last, fresh, ranges, steps, arrays)
@@ -460,7 +438,7 @@ def backward_2(first, last, fresh, ranges, steps, arrays):
     backward(2, first, last, fresh, ranges, steps, arrays)
 
 
-#: By how many steps a step may hear from besides the one before. 0: none, as on lines. 1: at most one, and each is
-#: heard by at most one, as on grids: ``edge`` and ``place`` have an entry for every step, −1 and a row of zeros if
-#: there is no such edge. 2: any number. What is carried is treated like 1.
-KERNELS = {0: (forward_0, backward_0), 1: (forward_1, backward_1), 2: (forward_2, backward_2)}
+#: By how many steps a step may hear from besides the one before. 1: at most one, and each is heard by at most one, as
+#: on grids: ``edge`` and ``place`` have an entry for every step, −1 and a row of zeros if there is no such edge. 2: any
+#: number. What is carried is treated like 1.
+KERNELS = {1: (forward_1, backward_1), 2: (forward_2, backward_2)}

@@ -1,0 +1,126 @@
+"""Mixes on lines, in chunks, as autograd sees them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from chimera_ssm.solvers.compiled.common import arrays_of, empty, padded, plan_of, quarters, values_wanted
+from chimera_ssm.topology import Topology
+
+if TYPE_CHECKING:
+    from chimera_ssm.solvers.kernels.chunks import Line
+
+#: Nodes of a chunk: its mask costs as much as a quarter of what the states of 64 × 64 do.
+_CHUNK = 64
+#: Channels of a task at most, and how many tasks there should be before they get more than sixteen.
+_WIDTH, _TASKS = 128, 8
+#: Numbers of all states that a bundle of tasks carries from chunk to chunk, a quarter of a megabyte in float32.
+_BUNDLE = 1 << 16
+#: Numbers of the states before all chunks of a bundle, 128 MB in float32.
+_BEFORE = 1 << 25
+#: Up to so many nodes several lines have their gradients at once.
+_AT_ONCE = 4096
+
+
+def mix_by_chunks(topologies: list[Topology], weights: list[Tensor], Cs: list[Tensor], Bs: list[Tensor], V: Tensor,
+                  scales: list[Tensor]) -> Tensor:  # fmt: skip
+    """``Σ_d (L_d ⊙ C_d B̄_dᵀ) V`` on directed paths, shapes as in `chimera_ssm.solvers.forms`."""
+    return _ChunkMix.apply(V, topologies, *(w.flatten(0, 1) for w in weights), *scales, *Cs, *Bs)
+
+
+class _ChunkMix(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, V: Tensor, topologies: list[Topology], *tensors: Tensor) -> Tensor:
+        from chimera_ssm.solvers.kernels import chunks, pool
+
+        ctx.save_for_backward(V, *tensors)
+        ctx.topologies = topologies
+        if not values_wanted():
+            return torch.empty_like(V)
+        v = _channels(V.detach())
+        y, tasks = empty(*v.shape, like=v), v.shape[0] * v.shape[2] // _width(v)
+        calls = []
+        for topology, w, scale, C, B in zip(topologies, *quarters(tensors), strict=True):
+            b, c = (padded(x.detach(), 16).flatten(0, 1) for x in (B, C))
+            arrays = tuple(arrays_of(w, scale.flatten(0, 1), b, c, v, y))
+            calls.append((chunks.forward, (not calls, _line(topology, v, c), arrays)))
+        pool.run_each(calls, tasks, len(topologies) * _work(v, tensors[-1]))
+        return y.view(*V.shape[:3], -1)[..., : V.shape[3]]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        from chimera_ssm.solvers.kernels import pool
+
+        V, *tensors = ctx.saved_tensors
+        v, g = _channels(V), _channels(grads[0])
+        dv, tasks = empty(*v.shape, like=v), v.shape[0] * v.shape[2] // _width(v)
+        ranges = min(pool.threads_for(_work(v, tensors[-1])), tasks)
+        several = list(zip(ctx.topologies, *quarters(tuple(tensors)), strict=True))
+        # Of long lines, each has sums that had better not exist all at once.
+        at_once = len(several) if v.shape[1] <= _AT_ONCE else 1
+        gradients: list[tuple[Tensor, ...]] = []
+        for first in range(0, len(several), at_once):
+            gradients += _adjoints(several[first : first + at_once], v, g, dv, first == 0, ranges)
+        dV = dv.view(*V.shape[:3], -1)[..., : V.shape[3]]
+        return dV, None, *(gradient for kind in zip(*gradients, strict=True) for gradient in kind)
+
+
+def _adjoints(
+    several: list[Any], v: Tensor, g: Tensor, dv: Tensor, fresh: bool, ranges: int
+) -> list[tuple[Tensor, ...]]:
+    """Gradients of weight, scale, C and B of each topology; those of V are added to ``dv``, or set if ``fresh``."""
+    from chimera_ssm.solvers.kernels import chunks, pool
+
+    calls, sums = [], []
+    for topology, w, scale, C, B in several:
+        b, c = (padded(x, 16).flatten(0, 1) for x in (B, C))
+        line = _line(topology, v, c)
+        parts = v.shape[2] // line.width
+        dw, dscale = v.new_empty(parts, *w.shape), v.new_empty(parts, *scale.flatten(0, 1).shape)
+        dB, dC = v.new_zeros(2, ranges, *b.shape)
+        arrays = tuple(arrays_of(w, scale.flatten(0, 1), b, c, v, g, dw, dscale, dB, dC, dv))
+        calls.append((chunks.backward, (fresh and not calls, ranges, line, arrays)))
+        sums.append((dw, dscale, dC, dB))
+    pool.run_each(calls, ranges)
+    return [
+        (
+            dw.sum(0),
+            dscale.sum(0).view(scale.shape),
+            *(x.sum(0)[..., : C.shape[-1]].view(C.shape) for x in (dC, dB)),
+        )
+        for (_, _, scale, C, _), (dw, dscale, dC, dB) in zip(several, sums, strict=True)
+    ]
+
+
+def _channels(x: Tensor) -> Tensor:
+    """``[Z, H, T, P]`` → ``[Z·H, T, P]``, with zeros up to a P that tasks can divide."""
+    return padded(x, 16 if x.shape[3] <= _WIDTH else _WIDTH).flatten(0, 1)
+
+
+def _width(v: Tensor) -> int:
+    """Channels of a task; depends on shapes alone, not on the number of threads."""
+    heads, _, P = v.shape
+    width = min(P, _WIDTH)
+    while width % 32 == 0 and heads * P // width < _TASKS:
+        width //= 2
+    return width
+
+
+def _line(topology: Topology, v: Tensor, C: Tensor) -> Line:
+    """How a line is divided: chunks of equal size, and bundles of whole groups where these are small enough."""
+    from chimera_ssm.solvers.kernels.chunks import Line
+
+    plan, width, nodes = plan_of(topology, carry=True), _width(v), topology.num_nodes
+    chunk = -(-nodes // (16 * -(-nodes // _CHUNK))) * 16
+    states = C.shape[2] * width
+    bundle = max(1, min(_BUNDLE // states, _BEFORE // (states * -(-nodes // chunk))))
+    group = v.shape[0] // C.shape[0] * v.shape[2] // width
+    return Line(plan.node, plan.carried, chunk, width, max(bundle // group * group, min(bundle, group)))
+
+
+def _work(v: Tensor, C: Tensor) -> int:
+    return 2 * v.numel() * C.shape[-1]

@@ -1,0 +1,448 @@
+"""Mixing on lines, in chunks: ``h_t = a_t h_{t−1} + B_t v_tᵀ``, ``y_t = C_tᵀ h_t`` with v = β V, and its adjoint.
+
+Within a chunk of Q nodes the mix goes through its mask, from chunk to chunk through states, all in matrix products:
+
+    L_ij = a_{j+1} ⋯ a_i (i ≥ j)     begin_i = a_0 L_i0     end_j = L_{Q−1,j}
+    y = (L ⊙ C Bᵀ) v + begin · C h    h' = begin_{Q−1} h + Bᵀ (end · v)
+
+where h is the state before the chunk and h' the one after it. A line may be several paths: a is 0 where one begins.
+
+A task is one head and ``width`` of its P channels. Bundles of tasks go through one chunk after the other, so that those
+that share B and C find what is made of them in a cache. Arrays: ``w [H, E]``, ``beta [H, T]``, ``B, C [G, T, N]``,
+``V, Y [H, T, P]``, with all leading dimensions in H and G. Q, N and width are multiples of 16. Matrices are as in
+`products`; states are ``[N, width]``.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from chimera_ssm.solvers.kernels.jit import inlined, kernel
+from chimera_ssm.solvers.kernels.products import (
+    matrix,
+    multiply,
+    multiply_lower,
+    multiply_to_lower,
+    multiply_turned_lower,
+    turn,
+)
+from chimera_ssm.solvers.kernels.simd import WIDTH, at, clear, fma, load, put, room, splat, store, total
+
+
+class Line(NamedTuple):
+    """A line, and how it is worked on.
+
+    Attributes:
+        node: of each step, ``[T]``.
+        edge: that enters it from the step before, −1 if none does, ``[T]``.
+        chunk: steps of a chunk.
+        width: channels of a task.
+        bundle: tasks that go through chunks together.
+    """
+
+    node: np.ndarray
+    edge: np.ndarray
+    chunk: int
+    width: int
+    bundle: int
+
+
+@inlined
+def rows_of(out, X, origin, count, line, start, stop):
+    """Numbers of the nodes of a chunk, from ``origin`` on, ``count`` of each as a row; zeros after the end."""
+    for k in range(start, stop):
+        for p in range(0, count, WIDTH):
+            store(out[0], (k - start) * out[2] + p, load(X, origin + at(line.node, k) * X.shape[2] + p))
+    clear_rows(out, stop - start, line.chunk, count)
+
+
+@inlined
+def values_of(v, V, head, channel, beta, line, start, stop):
+    """The rows of v = β V."""
+    for k in range(start, stop):
+        t = head * V.shape[1] + at(line.node, k)
+        factor = splat(at(beta, t))
+        for p in range(0, line.width, WIDTH):
+            store(v[0], (k - start) * v[2] + p, factor * load(V, t * V.shape[2] + channel + p))
+    clear_rows(v, stop - start, line.chunk, line.width)
+
+
+@inlined
+def clear_rows(x, first, last, count):
+    """Zeros in some rows."""
+    for i in range(first, last):
+        clear(x[0], i * x[2], i * x[2] + count)
+
+
+@inlined
+def scale_rows(x, rows, count, factors, o):
+    """Row i of x times ``factors[o + i]``."""
+    for i in range(rows):
+        factor = splat(at(factors, o + i))
+        for p in range(i * x[2], i * x[2] + count, WIDTH):
+            store(x[0], p, factor * load(x[0], p))
+
+
+@inlined
+def weights_of(a, w, head, line, start, stop):
+    """What enters each step of a chunk; 1 after the end, so that what is handed on stays as it is."""
+    for k in range(start, stop):
+        e = at(line.edge, k)
+        put(a, k - start, at(w, head * w.shape[1] + e) if e >= 0 else w.dtype.type(0))
+    for k in range(stop - start, line.chunk):
+        put(a, k, w.dtype.type(1))
+
+
+@inlined
+def mask_of(L, begin, a, size):
+    """L of a chunk, ``L_i = a_i L_{i−1}`` and 1 on the diagonal, sixteen columns after sixteen; and ``begin``."""
+    x, stride = L[0], L[2]
+    unit = np.zeros(2 * WIDTH, x.dtype)
+    put(unit, WIDTH, x.dtype.type(1))
+    for j in range(0, size, WIDTH):
+        row = splat(x.dtype.type(0))
+        for i in range(j, j + WIDTH):
+            row = fma(at(a, i), row, load(unit, WIDTH + j - i))
+            store(x, i * stride + j, row)
+        for i in range(j + WIDTH, size):
+            row = at(a, i) * row
+            store(x, i * stride + j, row)
+    for i in range(size):
+        put(begin, i, at(a, 0) * at(x, i * stride))
+
+
+@kernel
+def forward(first, last, fresh, line, arrays):
+    """Add the mix to Y, or set Y to it if ``fresh``, for tasks ``first`` to ``last``."""
+    w, beta, B, C, V, Y = arrays
+    (heads, _), (groups, nodes, N), P, dtype = w.shape, B.shape, V.shape[2], V.dtype
+    size, width = line.chunk, line.width
+    parts, chunks, states = P // width, -(-nodes // size), N * width
+    memory = room(min(line.bundle, last - first) * states, dtype)
+    b, c, bt, CB = matrix(size, N, dtype), matrix(size, N, dtype), matrix(N, size, dtype), matrix(size, size, dtype)
+    L, S, v, y = (
+        matrix(size, size, dtype),
+        matrix(size, size, dtype),
+        matrix(size, width, dtype),
+        matrix(size, width, dtype),
+    )
+    a, begin = room(size, dtype), room(size, dtype)
+    for low in range(first, last, line.bundle):
+        clear(memory, 0, memory.size)
+        for chunk in range(chunks):
+            start, stop, group = chunk * size, min((chunk + 1) * size, nodes), -1
+            for task in range(low, min(low + line.bundle, last)):
+                head, channel, h = task // parts, task % parts * width, (memory, (task - low) * states, width)
+                if head * groups // heads != group:
+                    group = head * groups // heads
+                    rows_of(b, B, group * nodes * N, N, line, start, stop)
+                    rows_of(c, C, group * nodes * N, N, line, start, stop)
+                    turn(bt, b, size, N)
+                    multiply(False, CB, size, size, c, 1, bt, N)
+                weights_of(a, w, head, line, start, stop)
+                mask_of(L, begin, a, size)
+                values_of(v, V, head, channel, beta, line, start, stop)
+                hear(y, begin, L, S, CB, c, h, v, size, width, N, chunk > 0)
+                add_rows(Y, head * nodes * P + channel, y, width, line, start, stop, fresh)
+                if chunk < chunks - 1:
+                    hand_on(h, begin, L, b, v, size, width, N)
+
+
+@inlined
+def hear(y, begin, L, S, CB, c, h, v, size, width, N, continued):
+    """``y = begin · C h + (L ⊙ C Bᵀ) v``, the first only if a chunk continues others."""
+    if continued:
+        multiply(False, y, size, width, c, 1, h, N)
+        scale_rows(y, size, width, begin, 0)
+    for i in range(size):
+        for j in range(0, i + 1, WIDTH):
+            store(S[0], i * S[2] + j, load(L[0], i * L[2] + j) * load(CB[0], i * CB[2] + j))
+    multiply_lower(continued, y, size, width, S, v)
+
+
+@inlined
+def hand_on(h, begin, L, b, v, size, width, N):
+    """``h ← begin_{Q−1} h + Bᵀ (end · v)``; v is gone then."""
+    factor = splat(at(begin, size - 1))
+    for k in range(h[1], h[1] + N * width, WIDTH):
+        store(h[0], k, factor * load(h[0], k))
+    scale_rows(v, size, width, L[0], (size - 1) * L[2])
+    multiply(True, h, N, width, (b[0], 0, 1), b[2], v, size)
+
+
+@inlined
+def add_rows(Y, origin, y, count, line, start, stop, fresh):
+    """Rows of a chunk to where they belong, ``Y [..., T, K]``, ``count`` numbers of each."""
+    for k in range(start, stop):
+        for p in range(0, count, WIDTH):
+            o, x = origin + at(line.node, k) * Y.shape[Y.ndim - 1] + p, load(y[0], (k - start) * y[2] + p)
+            store(Y, o, x if fresh else x + load(Y, o))
+
+
+@kernel
+def backward(first, last, fresh, ranges, line, arrays):
+    """The adjoint for incoming gradients ``G [H, T, P]``.
+
+    The states before all chunks are computed again for each bundle. With λ the gradient of the state after a chunk,
+    S = L ⊙ C Bᵀ and D = G vᵀ:
+
+        ∂v = Sᵀ G + end · B λ          ∂C = (D ⊙ L) B + begin · G hᵀ      ∂L = D ⊙ C Bᵀ
+        ∂begin = Σ_n C ⊙ G hᵀ          ∂B = (D ⊙ L)ᵀ C + end · v λᵀ
+        ∂end = Σ_n B ⊙ v λᵀ            λ ← begin_{Q−1} λ + Cᵀ (begin · G)
+
+    Tasks are divided into ``ranges``, each with gradients of B and C of its own, so that their sum does not depend on
+    timing: ``dw [P/width, H, E]`` and ``dbeta [P/width, H, T]`` are set, ``dB, dC [ranges, G, T, N]`` are added to, and
+    so is dV unless ``fresh``.
+    """
+    w, beta, B, C, V, G, dw, dbeta, dB, dC, dV = arrays
+    (heads, _), (groups, nodes, N), P, dtype = w.shape, B.shape, V.shape[2], V.dtype
+    size, width = line.chunk, line.width
+    parts, chunks, states = P // width, -(-nodes // size), N * width
+    most = min(line.bundle, -(-heads * parts // ranges))
+    memory, before = room(most * states, dtype), room(most * chunks * states, dtype)
+    share, own = room_to_share(size, N, dtype), room_of_own(size, width, N, dtype)
+    for r in range(first, last):
+        end = heads * parts * (r + 1) // ranges
+        for low in range(heads * parts * r // ranges, end, line.bundle):
+            recall(before, low, min(low + line.bundle, end), own, share.b, w, beta, B, V, line)
+            clear(memory, 0, memory.size)
+            for chunk in range(chunks - 1, -1, -1):
+                start, stop, group = chunk * size, min((chunk + 1) * size, nodes), -1
+                for task in range(low, min(low + line.bundle, end)):
+                    head, channel = task // parts, task % parts * width
+                    if head * groups // heads != group:
+                        if group >= 0:
+                            leave_share(share, own, dB, dC, r * groups + group, line, start, stop)
+                        group = head * groups // heads
+                        enter_share(share, B, C, group, line, start, stop)
+                    h = before, ((task - low) * chunks + chunk) * states, width
+                    carried = memory, (task - low) * states, width
+                    enter_own(own, w, beta, V, G, head, channel, line, start, stop)
+                    chunk_adjoint(own, share, h, carried, chunk > 0, chunk < chunks - 1, line, N)
+                    part = channel // width * heads + head
+                    leave_own(own, beta, V, dw, dbeta, dV, head, channel, part, fresh, line, start, stop)
+                leave_share(share, own, dB, dC, r * groups + group, line, start, stop)
+
+
+@kernel
+def recall(before, low, high, own, b, w, beta, B, V, line):
+    """The states of tasks ``low`` to ``high`` before each chunk but the first, ``[tasks, chunks, N, width]``."""
+    (heads, _), (groups, nodes, N), size, width = w.shape, B.shape, line.chunk, line.width
+    parts, chunks, states = V.shape[2] // width, -(-nodes // size), N * width
+    for task in range(low, high):
+        clear(before, (task - low) * chunks * states, ((task - low) * chunks + 1) * states)
+    for chunk in range(chunks - 1):
+        start, stop, group = chunk * size, (chunk + 1) * size, -1
+        for task in range(low, high):
+            head, channel, o = task // parts, task % parts * width, ((task - low) * chunks + chunk) * states
+            if head * groups // heads != group:
+                group = head * groups // heads
+                rows_of(b, B, group * nodes * N, N, line, start, stop)
+            weights_of(own.a, w, head, line, start, stop)
+            values_of(own.v, V, head, channel, beta, line, start, stop)
+            remaining = V.dtype.type(1)
+            for j in range(size - 1, -1, -1):
+                put(own.dend, j, remaining)
+                remaining *= at(own.a, j)
+            scale_rows(own.v, size, width, own.dend, 0)
+            for k in range(o, o + states, WIDTH):
+                store(before, k + states, remaining * load(before, k))
+            multiply(True, (before, o + states, width), N, width, (b[0], 0, 1), b[2], own.v, size)
+
+
+class Share(NamedTuple):
+    """What the tasks of a group share: B, C, their transposes, C Bᵀ; gradients of these transposes and of C Bᵀ."""
+
+    b: tuple
+    c: tuple
+    bt: tuple
+    ct: tuple
+    CB: tuple
+    dbt: tuple
+    dct: tuple
+    dCB: tuple
+
+
+class Own(NamedTuple):
+    """What a task has for itself: vectors ``[Q]``, with da and so on their gradients, and matrices."""
+
+    a: np.ndarray
+    begin: np.ndarray
+    da: np.ndarray
+    dbegin: np.ndarray
+    dend: np.ndarray
+    v: tuple
+    vt: tuple
+    g: tuple
+    gt: tuple
+    L: tuple
+    S: tuple
+    D: tuple
+    x: tuple
+    dv: tuple
+    u: tuple
+
+
+@inlined
+def room_to_share(size, N, dtype):
+    """An empty `Share`."""
+    b, c, bt, ct = matrix(size, N, dtype), matrix(size, N, dtype), matrix(N, size, dtype), matrix(N, size, dtype)
+    dbt, dct = matrix(N, size, dtype), matrix(N, size, dtype)
+    return Share(b, c, bt, ct, matrix(size, size, dtype), dbt, dct, matrix(size, size, dtype))
+
+
+@inlined
+def room_of_own(size, width, N, dtype):
+    """An empty `Own`."""
+    a, begin = room(size, dtype), room(size, dtype)
+    da, dbegin, dend = room(size, dtype), room(size, dtype), room(size, dtype)
+    v, g, dv, u = (
+        matrix(size, width, dtype),
+        matrix(size, width, dtype),
+        matrix(size, width, dtype),
+        matrix(size, width, dtype),
+    )
+    vt, gt, x = matrix(width, size, dtype), matrix(width, size, dtype), matrix(N, size, dtype)
+    L, S, D = matrix(size, size, dtype), matrix(size, size, dtype), matrix(size, size, dtype)
+    return Own(a, begin, da, dbegin, dend, v, vt, g, gt, L, S, D, x, dv, u)
+
+
+@inlined
+def enter_share(share, B, C, group, line, start, stop):
+    """B and C of a chunk, what is made of them, and gradients of 0."""
+    size, N = line.chunk, B.shape[2]
+    origin = group * B.shape[1] * N
+    rows_of(share.b, B, origin, N, line, start, stop)
+    rows_of(share.c, C, origin, N, line, start, stop)
+    turn(share.bt, share.b, size, N)
+    turn(share.ct, share.c, size, N)
+    multiply_to_lower(False, share.CB, size, share.c, share.bt, N)
+    clear_rows(share.dbt, 0, N, size)
+    clear_rows(share.dct, 0, N, size)
+    clear_rows(share.dCB, 0, size, size)
+
+
+@inlined
+def leave_share(share, own, dB, dC, group, line, start, stop):
+    """``∂C += dCB B + dctᵀ``, ``∂B += dCBᵀ C + dbtᵀ``, for which the places of c and b are used at last."""
+    size, N = line.chunk, dB.shape[3]
+    rows = matrix(size, N, dB.dtype)
+    turn(rows, share.dct, N, size)
+    multiply_lower(True, rows, size, N, share.dCB, share.b)
+    add_rows(dC, group * dC.shape[2] * N, rows, N, line, start, stop, False)
+    turn(rows, share.dbt, N, size)
+    multiply_turned_lower(True, rows, size, N, share.dCB, share.c)
+    add_rows(dB, group * dB.shape[2] * N, rows, N, line, start, stop, False)
+
+
+@inlined
+def enter_own(own, w, beta, V, G, head, channel, line, start, stop):
+    """Weights, mask, v and incoming gradients of a task's chunk."""
+    size, width = line.chunk, line.width
+    weights_of(own.a, w, head, line, start, stop)
+    mask_of(own.L, own.begin, own.a, size)
+    values_of(own.v, V, head, channel, beta, line, start, stop)
+    rows_of(own.g, G, head * G.shape[1] * G.shape[2] + channel, width, line, start, stop)
+    turn(own.vt, own.v, size, width)
+    turn(own.gt, own.g, size, width)
+
+
+@inlined
+def chunk_adjoint(own, share, h, carried, continued, continues, line, N):
+    """The equations above, with ∂L made into ∂a; a chunk may continue others, and others may continue it."""
+    size, width, L = line.chunk, line.width, own.L
+    clear(own.dbegin, 0, size)
+    clear(own.dend, 0, size)
+    if continued:
+        multiply(False, own.x, N, size, h, 1, own.gt, width)
+        add_inner(own.dbegin, share.dct, own.x, share.ct, own.begin, 0, N, size)
+    if continues:
+        multiply(False, own.x, N, size, carried, 1, own.vt, width)
+        add_inner(own.dend, share.dbt, own.x, share.bt, L[0], (size - 1) * L[2], N, size)
+        if continued:
+            put(own.dbegin, size - 1, at(own.dbegin, size - 1) + inner(h, carried, N * width))
+    multiply_to_lower(False, own.D, size, own.g, own.vt, width)
+    mask_adjoint(own, share, size)
+    multiply_turned_lower(False, own.dv, size, width, own.S, own.g)
+    if continues:
+        multiply(False, own.u, size, width, share.b, 1, carried, N)
+        add_scaled_rows(own.dv, own.u, size, width, L[0], (size - 1) * L[2])
+    if continued:
+        factor = splat(at(own.begin, size - 1))
+        for k in range(carried[1], carried[1] + N * width, WIDTH):
+            store(carried[0], k, factor * load(carried[0], k))
+        scale_rows(own.g, size, width, own.begin, 0)
+        multiply(True, carried, N, width, (share.c[0], 0, 1), share.c[2], own.g, size)
+
+
+@inlined
+def add_inner(dfactor, dmatrix, x, y, factor, o, N, size):
+    """Add ``Σ_n y ⊙ x`` to a gradient ``[Q]``, and ``factor · x`` to one ``[N, Q]``."""
+    for q in range(0, size, WIDTH):
+        f, d = load(factor, o + q), load(dfactor, q)
+        for n in range(N):
+            z = load(x[0], n * x[2] + q)
+            d = fma(load(y[0], n * y[2] + q), z, d)
+            store(dmatrix[0], n * dmatrix[2] + q, fma(f, z, load(dmatrix[0], n * dmatrix[2] + q)))
+        store(dfactor, q, d)
+
+
+@inlined
+def inner(x, y, size):
+    """``Σ x y`` of states."""
+    s0 = s1 = splat(x[0].dtype.type(0))
+    for k in range(0, size, 2 * WIDTH):
+        s0 = fma(load(x[0], x[1] + k), load(y[0], y[1] + k), s0)
+        s1 = fma(load(x[0], x[1] + k + WIDTH), load(y[0], y[1] + k + WIDTH), s1)
+    return total(s0 + s1)
+
+
+@inlined
+def add_scaled_rows(x, y, rows, count, factors, o):
+    """Add row i of y times ``factors[o + i]`` to that of x."""
+    for i in range(rows):
+        factor = splat(at(factors, o + i))
+        for p in range(0, count, WIDTH):
+            store(x[0], i * x[2] + p, fma(factor, load(y[0], i * y[2] + p), load(x[0], i * x[2] + p)))
+
+
+@inlined
+def mask_adjoint(own, share, size):
+    """S = L ⊙ C Bᵀ, ``∂(C Bᵀ) += D ⊙ L``, and through ``∂L`` the gradients of a: ``Λ_i = ∂L_i + a_{i+1} Λ_{i+1}``."""
+    (D, _, ds), (L, _, ls), S, CB, dCB = own.D, own.L, own.S, share.CB, share.dCB
+    for i in range(size):
+        for j in range(0, i + 1, WIDTH):
+            d, x, s, o = load(D, i * ds + j), load(L, i * ls + j), load(CB[0], i * CB[2] + j), i * dCB[2] + j
+            store(S[0], i * S[2] + j, x * s)
+            store(dCB[0], o, fma(d, x, load(dCB[0], o)))
+            store(D, i * ds + j, d * s)
+    first = at(own.dbegin, 0) * at(L, 0)
+    for i in range(size):
+        put(D, i * ds, at(D, i * ds) + at(own.a, 0) * at(own.dbegin, i))
+        first += at(own.dbegin, i) * at(L, i * ls) if i > 0 else 0
+    put(own.da, 0, first)
+    for j in range(0, size, WIDTH):
+        store(D, (size - 1) * ds + j, load(D, (size - 1) * ds + j) + load(own.dend, j))
+    for i in range(size - 1, 0, -1):
+        factor, d = splat(at(own.a, i)), splat(D.dtype.type(0))
+        for j in range(0, i, WIDTH):
+            x, o = load(D, i * ds + j), (i - 1) * ds + j
+            d = fma(x, load(L, (i - 1) * ls + j), d)
+            store(D, o, fma(factor, x, load(D, o)))
+        put(own.da, i, total(d))
+
+
+@inlined
+def leave_own(own, beta, V, dw, dbeta, dV, head, channel, part, fresh, line, start, stop):
+    """Gradients of a task's chunk to where they belong; those of V are added to others, or the first if ``fresh``."""
+    nodes, P = V.shape[1], V.shape[2]
+    for k in range(start, stop):
+        t, i, e = at(line.node, k), k - start, at(line.edge, k)
+        o, factor, d = (head * nodes + t) * P + channel, splat(at(beta, head * nodes + t)), splat(V.dtype.type(0))
+        for p in range(0, line.width, WIDTH):
+            x = load(own.dv[0], i * own.dv[2] + p)
+            d = fma(x, load(V, o + p), d)
+            store(dV, o + p, factor * x if fresh else fma(factor, x, load(dV, o + p)))
+        put(dbeta, part * nodes + t, total(d))
+        if e >= 0:
+            put(dw, part * dw.shape[2] + e, at(own.da, i))
