@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from chimera_ssm.solvers.compiled.common import arrays_of, empty, padded, plan_of, quarters, values_wanted
+from chimera_ssm.solvers.compiled.common import arrays_of, empty, flatten, padded, plan_of, quarters, values_wanted
 from chimera_ssm.topology import Topology
 
 if TYPE_CHECKING:
@@ -41,14 +41,13 @@ class _ChunkMix(torch.autograd.Function):
         if not values_wanted():
             return torch.empty_like(V)
         v = _channels(V.detach())
-        y, tasks = empty(*v.shape, like=v), v.shape[0] * v.shape[2] // _width(v)
-        calls = []
+        y, tasks, calls = _like(v), _tasks(v), []
         for topology, w, scale, C, B in zip(topologies, *quarters(tensors), strict=True):
             b, c = (padded(x.detach(), 16).flatten(0, 1) for x in (B, C))
-            arrays = tuple(arrays_of(w, scale.flatten(0, 1), b, c, v, y))
+            arrays = *arrays_of(w, scale.flatten(0, 1), b, c), _memory(v), _memory(y)
             calls.append((chunks.forward, (not calls, _line(topology, v, c), arrays)))
         pool.run_each(calls, tasks, len(topologies) * _work(v, tensors[-1]))
-        return y.view(*V.shape[:3], -1)[..., : V.shape[3]]
+        return y[..., : V.shape[3]]
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -57,16 +56,14 @@ class _ChunkMix(torch.autograd.Function):
 
         V, *tensors = ctx.saved_tensors
         v, g = _channels(V), _channels(grads[0])
-        dv, tasks = empty(*v.shape, like=v), v.shape[0] * v.shape[2] // _width(v)
-        ranges = min(pool.threads_for(_work(v, tensors[-1])), tasks)
+        dv, ranges = _like(v), min(pool.threads_for(_work(v, tensors[-1])), _tasks(v))
         several = list(zip(ctx.topologies, *quarters(tuple(tensors)), strict=True))
         # Of long lines, each has sums that had better not exist all at once.
-        at_once = len(several) if v.shape[1] <= _AT_ONCE else 1
+        at_once = len(several) if v.shape[2] <= _AT_ONCE else 1
         gradients: list[tuple[Tensor, ...]] = []
         for first in range(0, len(several), at_once):
             gradients += _adjoints(several[first : first + at_once], v, g, dv, first == 0, ranges)
-        dV = dv.view(*V.shape[:3], -1)[..., : V.shape[3]]
-        return dV, None, *(gradient for kind in zip(*gradients, strict=True) for gradient in kind)
+        return dv[..., : V.shape[3]], None, *(gradient for kind in zip(*gradients, strict=True) for gradient in kind)
 
 
 def _adjoints(
@@ -79,10 +76,10 @@ def _adjoints(
     for topology, w, scale, C, B in several:
         b, c = (padded(x, 16).flatten(0, 1) for x in (B, C))
         line = _line(topology, v, c)
-        parts = v.shape[2] // line.width
-        dw, dscale = v.new_empty(parts, *w.shape), v.new_empty(parts, *scale.flatten(0, 1).shape)
+        dw, dscale = v.new_empty(line.parts, *w.shape), v.new_empty(line.parts, *scale.flatten(0, 1).shape)
         dB, dC = v.new_zeros(2, ranges, *b.shape)
-        arrays = tuple(arrays_of(w, scale.flatten(0, 1), b, c, v, g, dw, dscale, dB, dC, dv))
+        inputs, sums_of_tasks = arrays_of(w, scale.flatten(0, 1), b, c), arrays_of(dw, dscale, dB, dC)
+        arrays = *inputs, _memory(v), _memory(g), *sums_of_tasks, _memory(dv)
         calls.append((chunks.backward, (fresh and not calls, ranges, line, arrays)))
         sums.append((dw, dscale, dC, dB))
     pool.run_each(calls, ranges)
@@ -97,17 +94,35 @@ def _adjoints(
 
 
 def _channels(x: Tensor) -> Tensor:
-    """``[Z, H, T, P]`` → ``[Z·H, T, P]``, with zeros up to a P that tasks can divide."""
-    return padded(x, 16 if x.shape[3] <= _WIDTH else _WIDTH).flatten(0, 1)
+    """``[Z, H, T, P]`` with zeros up to a P that tasks can divide; as it is in memory if there are none to add."""
+    multiple = 16 if x.shape[3] <= _WIDTH else _WIDTH
+    return x if x.shape[3] % multiple == 0 and x.stride(3) == 1 else padded(x, multiple)
+
+
+def _like(x: Tensor) -> Tensor:
+    """Memory for ``[Z, H, T, P]``, laid out as ``[Z, T, H, P]`` if x is."""
+    Z, H, T, P = x.shape
+    if H > 1 and x.stride(1) < x.stride(2):
+        return empty(Z, T, H, P, like=x).transpose(1, 2)
+    return empty(Z, H, T, P, like=x)
+
+
+def _memory(x: Tensor) -> tuple[Any, tuple[int, ...]]:
+    memory, strides = flatten(x.detach())
+    return memory.numpy(), strides
 
 
 def _width(v: Tensor) -> int:
     """Channels of a task; depends on shapes alone, not on the number of threads."""
-    heads, _, P = v.shape
+    Z, H, _, P = v.shape
     width = min(P, _WIDTH)
-    while width % 32 == 0 and heads * P // width < _TASKS:
+    while width % 32 == 0 and Z * H * P // width < _TASKS:
         width //= 2
     return width
+
+
+def _tasks(v: Tensor) -> int:
+    return v.shape[0] * v.shape[1] * v.shape[3] // _width(v)
 
 
 def _line(topology: Topology, v: Tensor, C: Tensor) -> Line:
@@ -118,8 +133,9 @@ def _line(topology: Topology, v: Tensor, C: Tensor) -> Line:
     chunk = -(-nodes // (16 * -(-nodes // _CHUNK))) * 16
     states = C.shape[2] * width
     bundle = max(1, min(_BUNDLE // states, _BEFORE // (states * -(-nodes // chunk))))
-    group = v.shape[0] // C.shape[0] * v.shape[2] // width
-    return Line(plan.node, plan.carried, chunk, width, max(bundle // group * group, min(bundle, group)))
+    group = _tasks(v) // C.shape[0]
+    bundle = max(bundle // group * group, min(bundle, group))
+    return Line(plan.node, plan.carried, v.shape[1], v.shape[3] // width, width, chunk, bundle)
 
 
 def _work(v: Tensor, C: Tensor) -> int:

@@ -8,9 +8,9 @@ Within a chunk of Q nodes the mix goes through its mask, from chunk to chunk thr
 where h is the state before the chunk and h' the one after it. A line may be several paths: a is 0 where one begins.
 
 A task is one head and ``width`` of its P channels. Bundles of tasks go through one chunk after the other, so that those
-that share B and C find what is made of them in a cache. Arrays: ``w [H, E]``, ``beta [H, T]``, ``B, C [G, T, N]``,
-``V, Y [H, T, P]``, with all leading dimensions in H and G. Q, N and width are multiples of 16. Matrices are as in
-`products`; states are ``[N, width]``.
+that share B and C find what is made of them in a cache. Arrays: ``w [H, E]``, ``beta [H, T]``, ``B, C [G, T, N]``, with
+all leading dimensions in H and G; ``V, Y [Z, H/Z, T, P]`` are memory with strides of their own for all but P. Q, N and
+width are multiples of 16. Matrices are as in `products`; states are ``[N, width]``.
 """
 
 from typing import NamedTuple
@@ -35,35 +35,47 @@ class Line(NamedTuple):
     Attributes:
         node: of each step, ``[T]``.
         edge: that enters it from the step before, −1 if none does, ``[T]``.
-        chunk: steps of a chunk.
+        heads: of an entry of Z.
+        parts: of a head's channels, each a task.
         width: channels of a task.
+        chunk: steps of a chunk.
         bundle: tasks that go through chunks together.
     """
 
     node: np.ndarray
     edge: np.ndarray
-    chunk: int
+    heads: int
+    parts: int
     width: int
+    chunk: int
     bundle: int
 
 
 @inlined
-def rows_of(out, X, origin, count, line, start, stop):
+def origin_of(x, task, line):
+    """Where the channels of a task begin."""
+    head, strides = task // line.parts, x[1]
+    return head // line.heads * strides[0] + head % line.heads * strides[1] + task % line.parts * line.width
+
+
+@inlined
+def rows_of(out, X, origin, stride, count, line, start, stop):
     """Numbers of the nodes of a chunk, from ``origin`` on, ``count`` of each as a row; zeros after the end."""
     for k in range(start, stop):
         for p in range(0, count, WIDTH):
-            store(out[0], (k - start) * out[2] + p, load(X, origin + at(line.node, k) * X.shape[2] + p))
+            store(out[0], (k - start) * out[2] + p, load(X, origin + at(line.node, k) * stride + p))
     clear_rows(out, stop - start, line.chunk, count)
 
 
 @inlined
-def values_of(v, V, head, channel, beta, line, start, stop):
+def values_of(v, V, task, beta, line, start, stop):
     """The rows of v = β V."""
+    origin, b = origin_of(V, task, line), task // line.parts * line.node.size
     for k in range(start, stop):
-        t = head * V.shape[1] + at(line.node, k)
-        factor = splat(at(beta, t))
+        t = at(line.node, k)
+        factor, o = splat(at(beta, b + t)), origin + t * V[1][2]
         for p in range(0, line.width, WIDTH):
-            store(v[0], (k - start) * v[2] + p, factor * load(V, t * V.shape[2] + channel + p))
+            store(v[0], (k - start) * v[2] + p, factor * load(V[0], o + p))
     clear_rows(v, stop - start, line.chunk, line.width)
 
 
@@ -115,9 +127,8 @@ def mask_of(L, begin, a, size):
 def forward(first, last, fresh, line, arrays):
     """Add the mix to Y, or set Y to it if ``fresh``, for tasks ``first`` to ``last``."""
     w, beta, B, C, V, Y = arrays
-    (heads, _), (groups, nodes, N), P, dtype = w.shape, B.shape, V.shape[2], V.dtype
-    size, width = line.chunk, line.width
-    parts, chunks, states = P // width, -(-nodes // size), N * width
+    (heads, _), (groups, nodes, N), dtype = w.shape, B.shape, B.dtype
+    size, width, chunks, states = line.chunk, line.width, -(-nodes // line.chunk), N * line.width
     memory = room(min(line.bundle, last - first) * states, dtype)
     b, c, bt, CB = matrix(size, N, dtype), matrix(size, N, dtype), matrix(N, size, dtype), matrix(size, size, dtype)
     L, S, v, y = (
@@ -132,18 +143,18 @@ def forward(first, last, fresh, line, arrays):
         for chunk in range(chunks):
             start, stop, group = chunk * size, min((chunk + 1) * size, nodes), -1
             for task in range(low, min(low + line.bundle, last)):
-                head, channel, h = task // parts, task % parts * width, (memory, (task - low) * states, width)
+                head, h = task // line.parts, (memory, (task - low) * states, width)
                 if head * groups // heads != group:
                     group = head * groups // heads
-                    rows_of(b, B, group * nodes * N, N, line, start, stop)
-                    rows_of(c, C, group * nodes * N, N, line, start, stop)
+                    rows_of(b, B, group * nodes * N, N, N, line, start, stop)
+                    rows_of(c, C, group * nodes * N, N, N, line, start, stop)
                     turn(bt, b, size, N)
                     multiply(False, CB, size, size, c, 1, bt, N)
                 weights_of(a, w, head, line, start, stop)
                 mask_of(L, begin, a, size)
-                values_of(v, V, head, channel, beta, line, start, stop)
+                values_of(v, V, task, beta, line, start, stop)
                 hear(y, begin, L, S, CB, c, h, v, size, width, N, chunk > 0)
-                add_rows(Y, head * nodes * P + channel, y, width, line, start, stop, fresh)
+                add_rows(Y[0], origin_of(Y, task, line), Y[1][2], y, width, line, start, stop, fresh)
                 if chunk < chunks - 1:
                     hand_on(h, begin, L, b, v, size, width, N)
 
@@ -171,17 +182,17 @@ def hand_on(h, begin, L, b, v, size, width, N):
 
 
 @inlined
-def add_rows(Y, origin, y, count, line, start, stop, fresh):
-    """Rows of a chunk to where they belong, ``Y [..., T, K]``, ``count`` numbers of each."""
+def add_rows(Y, origin, stride, y, count, line, start, stop, fresh):
+    """Rows of a chunk, ``count`` numbers of each, to where they belong."""
     for k in range(start, stop):
         for p in range(0, count, WIDTH):
-            o, x = origin + at(line.node, k) * Y.shape[Y.ndim - 1] + p, load(y[0], (k - start) * y[2] + p)
+            o, x = origin + at(line.node, k) * stride + p, load(y[0], (k - start) * y[2] + p)
             store(Y, o, x if fresh else x + load(Y, o))
 
 
 @kernel
 def backward(first, last, fresh, ranges, line, arrays):
-    """The adjoint for incoming gradients ``G [H, T, P]``.
+    """The adjoint for incoming gradients G, of the shape of V.
 
     The states before all chunks are computed again for each bundle. With λ the gradient of the state after a chunk,
     S = L ⊙ C Bᵀ and D = G vᵀ:
@@ -195,21 +206,20 @@ def backward(first, last, fresh, ranges, line, arrays):
     so is dV unless ``fresh``.
     """
     w, beta, B, C, V, G, dw, dbeta, dB, dC, dV = arrays
-    (heads, _), (groups, nodes, N), P, dtype = w.shape, B.shape, V.shape[2], V.dtype
-    size, width = line.chunk, line.width
-    parts, chunks, states = P // width, -(-nodes // size), N * width
-    most = min(line.bundle, -(-heads * parts // ranges))
+    (heads, _), (groups, nodes, N), dtype = w.shape, B.shape, B.dtype
+    size, width, tasks = line.chunk, line.width, heads * line.parts
+    chunks, states, most = -(-nodes // size), N * width, min(line.bundle, -(-tasks // ranges))
     memory, before = room(most * states, dtype), room(most * chunks * states, dtype)
     share, own = room_to_share(size, N, dtype), room_of_own(size, width, N, dtype)
     for r in range(first, last):
-        end = heads * parts * (r + 1) // ranges
-        for low in range(heads * parts * r // ranges, end, line.bundle):
+        end = tasks * (r + 1) // ranges
+        for low in range(tasks * r // ranges, end, line.bundle):
             recall(before, low, min(low + line.bundle, end), own, share.b, w, beta, B, V, line)
             clear(memory, 0, memory.size)
             for chunk in range(chunks - 1, -1, -1):
                 start, stop, group = chunk * size, min((chunk + 1) * size, nodes), -1
                 for task in range(low, min(low + line.bundle, end)):
-                    head, channel = task // parts, task % parts * width
+                    head = task // line.parts
                     if head * groups // heads != group:
                         if group >= 0:
                             leave_share(share, own, dB, dC, r * groups + group, line, start, stop)
@@ -217,10 +227,9 @@ def backward(first, last, fresh, ranges, line, arrays):
                         enter_share(share, B, C, group, line, start, stop)
                     h = before, ((task - low) * chunks + chunk) * states, width
                     carried = memory, (task - low) * states, width
-                    enter_own(own, w, beta, V, G, head, channel, line, start, stop)
+                    enter_own(own, w, beta, V, G, task, line, start, stop)
                     chunk_adjoint(own, share, h, carried, chunk > 0, chunk < chunks - 1, line, N)
-                    part = channel // width * heads + head
-                    leave_own(own, beta, V, dw, dbeta, dV, head, channel, part, fresh, line, start, stop)
+                    leave_own(own, beta, V, dw, dbeta, dV, task, fresh, line, start, stop)
                 leave_share(share, own, dB, dC, r * groups + group, line, start, stop)
 
 
@@ -228,19 +237,19 @@ def backward(first, last, fresh, ranges, line, arrays):
 def recall(before, low, high, own, b, w, beta, B, V, line):
     """The states of tasks ``low`` to ``high`` before each chunk but the first, ``[tasks, chunks, N, width]``."""
     (heads, _), (groups, nodes, N), size, width = w.shape, B.shape, line.chunk, line.width
-    parts, chunks, states = V.shape[2] // width, -(-nodes // size), N * width
+    chunks, states = -(-nodes // size), N * width
     for task in range(low, high):
         clear(before, (task - low) * chunks * states, ((task - low) * chunks + 1) * states)
     for chunk in range(chunks - 1):
         start, stop, group = chunk * size, (chunk + 1) * size, -1
         for task in range(low, high):
-            head, channel, o = task // parts, task % parts * width, ((task - low) * chunks + chunk) * states
+            head, o = task // line.parts, ((task - low) * chunks + chunk) * states
             if head * groups // heads != group:
                 group = head * groups // heads
-                rows_of(b, B, group * nodes * N, N, line, start, stop)
+                rows_of(b, B, group * nodes * N, N, N, line, start, stop)
             weights_of(own.a, w, head, line, start, stop)
-            values_of(own.v, V, head, channel, beta, line, start, stop)
-            remaining = V.dtype.type(1)
+            values_of(own.v, V, task, beta, line, start, stop)
+            remaining = B.dtype.type(1)
             for j in range(size - 1, -1, -1):
                 put(own.dend, j, remaining)
                 remaining *= at(own.a, j)
@@ -312,8 +321,8 @@ def enter_share(share, B, C, group, line, start, stop):
     """B and C of a chunk, what is made of them, and gradients of 0."""
     size, N = line.chunk, B.shape[2]
     origin = group * B.shape[1] * N
-    rows_of(share.b, B, origin, N, line, start, stop)
-    rows_of(share.c, C, origin, N, line, start, stop)
+    rows_of(share.b, B, origin, N, N, line, start, stop)
+    rows_of(share.c, C, origin, N, N, line, start, stop)
     turn(share.bt, share.b, size, N)
     turn(share.ct, share.c, size, N)
     multiply_to_lower(False, share.CB, size, share.c, share.bt, N)
@@ -329,20 +338,20 @@ def leave_share(share, own, dB, dC, group, line, start, stop):
     rows = matrix(size, N, dB.dtype)
     turn(rows, share.dct, N, size)
     multiply_lower(True, rows, size, N, share.dCB, share.b)
-    add_rows(dC, group * dC.shape[2] * N, rows, N, line, start, stop, False)
+    add_rows(dC, group * dC.shape[2] * N, N, rows, N, line, start, stop, False)
     turn(rows, share.dbt, N, size)
     multiply_turned_lower(True, rows, size, N, share.dCB, share.c)
-    add_rows(dB, group * dB.shape[2] * N, rows, N, line, start, stop, False)
+    add_rows(dB, group * dB.shape[2] * N, N, rows, N, line, start, stop, False)
 
 
 @inlined
-def enter_own(own, w, beta, V, G, head, channel, line, start, stop):
+def enter_own(own, w, beta, V, G, task, line, start, stop):
     """Weights, mask, v and incoming gradients of a task's chunk."""
     size, width = line.chunk, line.width
-    weights_of(own.a, w, head, line, start, stop)
+    weights_of(own.a, w, task // line.parts, line, start, stop)
     mask_of(own.L, own.begin, own.a, size)
-    values_of(own.v, V, head, channel, beta, line, start, stop)
-    rows_of(own.g, G, head * G.shape[1] * G.shape[2] + channel, width, line, start, stop)
+    values_of(own.v, V, task, beta, line, start, stop)
+    rows_of(own.g, G[0], origin_of(G, task, line), G[1][2], width, line, start, stop)
     turn(own.vt, own.v, size, width)
     turn(own.gt, own.g, size, width)
 
@@ -433,16 +442,19 @@ def mask_adjoint(own, share, size):
 
 
 @inlined
-def leave_own(own, beta, V, dw, dbeta, dV, head, channel, part, fresh, line, start, stop):
+def leave_own(own, beta, V, dw, dbeta, dV, task, fresh, line, start, stop):
     """Gradients of a task's chunk to where they belong; those of V are added to others, or the first if ``fresh``."""
-    nodes, P = V.shape[1], V.shape[2]
+    heads, nodes, head = beta.shape[0], line.node.size, task // line.parts
+    row = task % line.parts * heads + head
+    vo, do = origin_of(V, task, line), origin_of(dV, task, line)
     for k in range(start, stop):
         t, i, e = at(line.node, k), k - start, at(line.edge, k)
-        o, factor, d = (head * nodes + t) * P + channel, splat(at(beta, head * nodes + t)), splat(V.dtype.type(0))
+        x, y, factor = vo + t * V[1][2], do + t * dV[1][2], splat(at(beta, head * nodes + t))
+        d = splat(beta.dtype.type(0))
         for p in range(0, line.width, WIDTH):
-            x = load(own.dv[0], i * own.dv[2] + p)
-            d = fma(x, load(V, o + p), d)
-            store(dV, o + p, factor * x if fresh else fma(factor, x, load(dV, o + p)))
-        put(dbeta, part * nodes + t, total(d))
+            dv = load(own.dv[0], i * own.dv[2] + p)
+            d = fma(dv, load(V[0], x + p), d)
+            store(dV[0], y + p, factor * dv if fresh else fma(factor, dv, load(dV[0], y + p)))
+        put(dbeta, row * nodes + t, total(d))
         if e >= 0:
-            put(dw, part * dw.shape[2] + e, at(own.da, i))
+            put(dw, row * dw.shape[2] + e, at(own.da, i))
