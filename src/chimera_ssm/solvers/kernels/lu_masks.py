@@ -4,20 +4,14 @@ A task is one group of heads, one part of a union, and some blocks of columns of
 the columns of L of one head after the other, stays in the cache; nothing of size T² is kept or handed over.
 
 Arrays, with all leading dimensions in H heads and G groups: ``C, B [G, T, N]``, ``V, Y [H, T, P]``; factors as in `lu`.
-Inside, rows and columns are ranks of an `LUPlan`, rows are padded to six and channels to sixteen, the size of a tile.
+Inside, rows and columns are ranks of an `LUPlan`, rows are padded to eight and channels to sixteen, the size of a tile
+of `products`.
 """
 
 from chimera_ssm.solvers.kernels.jit import inlined, kernel
 from chimera_ssm.solvers.kernels.lu import add_rows, copy, substitute
+from chimera_ssm.solvers.kernels.products import COLUMNS, ROWS, multiply, spaced
 from chimera_ssm.solvers.kernels.simd import WIDTH, at, fma, load, put, room, splat, store, total
-
-ROWS, COLUMNS = 6, WIDTH
-
-
-@inlined
-def spaced(columns):
-    """Distance of rows: an odd number of tiles, so that the rows of a tile spread over the cache."""
-    return columns + COLUMNS * (1 - columns // COLUMNS % 2)
 
 
 @inlined
@@ -56,14 +50,14 @@ def masks_forward(first, last, slots, width, plan, lower, upper, inverse, C, B, 
             low, high = begin + block * width, min(end, begin + (block + 1) * width)
             columns = padded(high - low, 32)
             turn(bt, stride, columns, B, group * nodes, N, low, high, plan.node)
-            multiply(S, stride, size, columns, c, N, 1, bt, stride, N)
+            multiply(False, (S, 0, stride), size, columns, (c, 0, N), 1, (bt, 0, stride), N)
             for head in range(heads * group // groups, heads * (group + 1) // groups):
                 inverse_columns(X, stride, low, columns, begin, end, plan, lower, upper, inverse, head)
                 for i in range(end - begin):
                     for o in range(i * stride, i * stride + columns, WIDTH):
                         store(X, o, load(X, o) * load(S, o))
                 pack(v, vstride, V, head * nodes, P, low, high, plan.node)
-                multiply(y, vstride, size, channels, X, stride, 1, v, vstride, high - low)
+                multiply(False, (y, 0, vstride), size, channels, (X, 0, stride), 1, (v, 0, vstride), high - low)
                 add_packed(Y, (slot * heads + head) * nodes, P, y, vstride, begin, end, plan.node)
 
 
@@ -92,15 +86,15 @@ def masks_backward(first, last, slots, width, plan, factors, inverse, C, B, V, g
         pack(c, nstride, C, group * nodes, N, begin, end, plan.node)
         for block in range(blocks * slot // slots, blocks * (slot + 1) // slots):
             low, high = begin + block * width, min(end, begin + (block + 1) * width)
-            columns = padded(high - low, 32)
+            columns, across = padded(high - low, 32), padded(high - low, ROWS)
             pack(b, nstride, B, group * nodes, N, low, high, plan.node)
             turn(bt, stride, columns, B, group * nodes, N, low, high, plan.node)
-            multiply(S, stride, size, columns, c, nstride, 1, bt, stride, N)
+            multiply(False, (S, 0, stride), size, columns, (c, 0, nstride), 1, (bt, 0, stride), N)
             dS[:] = 0
             for head in range(heads * group // groups, heads * (group + 1) // groups):
                 pack(g, vstride, grad, head * nodes, P, begin, end, plan.node)
                 turn(vt, stride, columns, V, head * nodes, P, low, high, plan.node)
-                multiply(M, stride, size, columns, g, vstride, 1, vt, stride, P)
+                multiply(False, (M, 0, stride), size, columns, (g, 0, vstride), 1, (vt, 0, stride), P)
                 inverse_columns(L, stride, low, columns, begin, end, plan, lower, upper, inverse, head)
                 for i in range(end - begin):
                     for o in range(i * stride, i * stride + columns, WIDTH):
@@ -108,13 +102,22 @@ def masks_backward(first, last, slots, width, plan, factors, inverse, C, B, V, g
                         store(dS, o, load(dS, o) + x * m)
                         store(M, o, s * m)
                         store(LS, o, x * s)
-                multiply(dp, vstride, padded(high - low, ROWS), channels, LS, 1, stride, g, vstride, end - begin)
+                multiply(False, (dp, 0, vstride), across, channels, (LS, 0, 1), stride, (g, 0, vstride), end - begin)
                 add_packed(dV, head * nodes, P, dp, vstride, low, high, plan.node)
                 substitute(M, stride, columns, begin, end, plan, upper_t, lower_t, inverse, head)
                 edge_products(dweight, (slot * heads + head) * edges, M, L, stride, columns, begin, end, plan)
-            multiply(dn, nstride, size, states, dS, stride, 1, b, nstride, high - low)
+            multiply(False, (dn, 0, nstride), size, states, (dS, 0, stride), 1, (b, 0, nstride), high - low)
             add_packed(dC, (slot * groups + group) * nodes, N, dn, nstride, begin, end, plan.node)
-            multiply(dn, nstride, padded(high - low, ROWS), states, dS, 1, stride, c, nstride, end - begin)
+            multiply(
+                False,
+                (dn, 0, nstride),
+                padded(high - low, ROWS),
+                states,
+                (dS, 0, 1),
+                stride,
+                (c, 0, nstride),
+                end - begin,
+            )
             add_packed(dB, group * nodes, N, dn, nstride, low, high, plan.node)
 
 
@@ -153,29 +156,6 @@ def edge_products(out, o, x, y, stride, columns, begin, end, plan):
                 s1 = fma(load(x, a + c + WIDTH), load(y, b + c + WIDTH), s1)
             place = o + at(plan.edge, e)
             put(out, place, at(out, place) + total(s0 + s1))
-
-
-@kernel
-def multiply(out, stride, rows, columns, a, a_row, a_column, b, b_stride, size):
-    """``out = a b``, tile by tile: ``a[r, k]`` at ``r·a_row + k·a_column``, so that it may be a transpose."""
-    zero = splat(out.dtype.type(0))
-    for c in range(0, columns, COLUMNS):
-        for r in range(0, rows, ROWS):
-            y0 = y1 = y2 = y3 = y4 = y5 = zero
-            a0 = r * a_row
-            a1, a2, a3, a4, a5 = a0 + a_row, a0 + 2 * a_row, a0 + 3 * a_row, a0 + 4 * a_row, a0 + 5 * a_row
-            for k in range(size):
-                x, o = load(b, k * b_stride + c), k * a_column
-                y0, y1 = fma(at(a, a0 + o), x, y0), fma(at(a, a1 + o), x, y1)
-                y2, y3 = fma(at(a, a2 + o), x, y2), fma(at(a, a3 + o), x, y3)
-                y4, y5 = fma(at(a, a4 + o), x, y4), fma(at(a, a5 + o), x, y5)
-            o = r * stride + c
-            store(out, o, y0)
-            store(out, o + stride, y1)
-            store(out, o + 2 * stride, y2)
-            store(out, o + 3 * stride, y3)
-            store(out, o + 4 * stride, y4)
-            store(out, o + 5 * stride, y5)
 
 
 @inlined

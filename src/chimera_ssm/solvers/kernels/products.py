@@ -17,10 +17,15 @@ _WIDE = config.CPU_NAME in (None, "", "host") and get_host_cpu_features().get("a
 
 
 @inlined
+def spaced(columns):
+    """A distance of rows: an odd number of tiles, so that the rows of a tile spread over the cache."""
+    return columns + COLUMNS * (1 - columns // COLUMNS % 2)
+
+
+@inlined
 def matrix(rows, columns, dtype):
-    """Room for a matrix. Rows are an odd number of tiles apart, so that those of a tile spread over the cache."""
-    stride = columns + COLUMNS * (1 - columns // COLUMNS % 2)
-    return room(rows * stride, dtype), 0, stride
+    """Room for a matrix."""
+    return room(rows * spaced(columns), dtype), 0, spaced(columns)
 
 
 @kernel
