@@ -126,6 +126,16 @@ def test_lines_in_many_chunks(topology, width, channels, dtype, monkeypatch):
     test_mix(topology, chimera.Sweep(), "state", "kernels", dtype, monkeypatch)
 
 
+@DTYPES
+@SIZES
+def test_undirected_lines_in_many_chunks(width, channels, dtype, monkeypatch):
+    topology = chimera.batch([chimera.UndirectedLine(n) for n in (37, 1, 25)])
+    monkeypatch.setattr(chunks, "_CHUNK", 16)
+    monkeypatch.setitem(globals(), "N", width)
+    monkeypatch.setitem(globals(), "P", channels)
+    test_mix(topology, chimera.Elimination(), "state", "kernels", dtype, monkeypatch)
+
+
 SEVERAL = pytest.mark.parametrize(
     "topology", [chimera.GridDAG((10, 5), (1, 0)), chimera.GridDAG((12, 2, 2)), zoo.random_dag(40, 90)], ids=str
 )

@@ -45,7 +45,12 @@ class UndirectedPathResolvent(Resolvent):
         return self._put_back(ahead + back - b, 1)
 
     def mix_states(self, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
-        return self._mix(mix_by_states, C, B, V)
+        if not compiled.usable(V):
+            return self._mix(mix_by_states, C, B, V)
+        C, B, V = (self._lay_out(x, 2) for x in (C, B, V))
+        theta, *weights = (x.unflatten(0, V.shape[:2]) for x in (self.theta, self.ahead, self.back))
+        lines: list[Topology] = [*_both_ways(self.topology.num_nodes)]
+        return self._put_back(compiled.mix_by_chunks(lines, weights, [C] * 2, [B] * 2, V, [theta] * 2, True), 2)
 
     def mix_mask(self, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
         return self._mix(mix_by_mask, C, B, V)

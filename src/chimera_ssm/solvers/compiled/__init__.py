@@ -3,6 +3,7 @@
 Numba is loaded at the first kernel. Where it is missing, plain PyTorch takes over, and the log says so once.
 """
 
+from chimera_ssm.solvers.compiled.chunks import mix_by_chunks
 from chimera_ssm.solvers.compiled.columns import CompiledSweep, spread
 from chimera_ssm.solvers.compiled.common import plain_pytorch, usable
 from chimera_ssm.solvers.compiled.lu import CompiledLDU, lu_mix_mask
@@ -16,6 +17,7 @@ __all__ = [
     "CompiledSweep",
     "fits",
     "lu_mix_mask",
+    "mix_by_chunks",
     "mix_by_masks",
     "mix_by_states",
     "path_factors",

@@ -26,26 +26,29 @@ _AT_ONCE = 4096
 
 
 def mix_by_chunks(topologies: list[Topology], weights: list[Tensor], Cs: list[Tensor], Bs: list[Tensor], V: Tensor,
-                  scales: list[Tensor]) -> Tensor:  # fmt: skip
-    """``Σ_d (L_d ⊙ C_d B̄_dᵀ) V`` on directed paths, shapes as in `chimera_ssm.solvers.forms`."""
-    return _ChunkMix.apply(V, topologies, *(w.flatten(0, 1) for w in weights), *scales, *Cs, *Bs)
+                  scales: list[Tensor], heard_once: bool = False) -> Tensor:  # fmt: skip
+    """``Σ_d (L_d ⊙ C_d B̄_dᵀ) V`` on directed paths, shapes as in `chimera_ssm.solvers.forms`.
+
+    If ``heard_once``, nodes hear themselves on the first of them only.
+    """
+    return _ChunkMix.apply(V, topologies, heard_once, *(w.flatten(0, 1) for w in weights), *scales, *Cs, *Bs)
 
 
 class _ChunkMix(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, V: Tensor, topologies: list[Topology], *tensors: Tensor) -> Tensor:
+    def forward(ctx: Any, V: Tensor, topologies: list[Topology], heard_once: bool, *tensors: Tensor) -> Tensor:
         from chimera_ssm.solvers.kernels import chunks, pool
 
         ctx.save_for_backward(V, *tensors)
-        ctx.topologies = topologies
+        ctx.topologies, ctx.strict = topologies, [heard_once and d > 0 for d in range(len(topologies))]
         if not values_wanted():
             return torch.empty_like(V)
         v = _channels(V.detach())
         y, tasks, calls = _like(v), _tasks(v), []
-        for topology, w, scale, C, B in zip(topologies, *quarters(tensors), strict=True):
+        for topology, strict, w, scale, C, B in zip(topologies, ctx.strict, *quarters(tensors), strict=True):
             b, c = (padded(x.detach(), 16).flatten(0, 1) for x in (B, C))
             arrays = *arrays_of(w, scale.flatten(0, 1), b, c), _memory(v), _memory(y)
-            calls.append((chunks.forward, (not calls, _line(topology, v, c), arrays)))
+            calls.append((chunks.forward, (not calls, _line(topology, strict, v, c), arrays)))
         pool.run_each(calls, tasks, len(topologies) * _work(v, tensors[-1]))
         return y[..., : V.shape[3]]
 
@@ -57,13 +60,14 @@ class _ChunkMix(torch.autograd.Function):
         V, *tensors = ctx.saved_tensors
         v, g = _channels(V), _channels(grads[0])
         dv, ranges = _like(v), min(pool.threads_for(_work(v, tensors[-1])), _tasks(v))
-        several = list(zip(ctx.topologies, *quarters(tuple(tensors)), strict=True))
+        several = list(zip(ctx.topologies, ctx.strict, *quarters(tuple(tensors)), strict=True))
         # Of long lines, each has sums that had better not exist all at once.
         at_once = len(several) if v.shape[2] <= _AT_ONCE else 1
         gradients: list[tuple[Tensor, ...]] = []
         for first in range(0, len(several), at_once):
             gradients += _adjoints(several[first : first + at_once], v, g, dv, first == 0, ranges)
-        return dv[..., : V.shape[3]], None, *(gradient for kind in zip(*gradients, strict=True) for gradient in kind)
+        dV, of_terms = dv[..., : V.shape[3]], zip(*gradients, strict=True)
+        return dV, None, None, *(gradient for kind in of_terms for gradient in kind)
 
 
 def _adjoints(
@@ -73,9 +77,9 @@ def _adjoints(
     from chimera_ssm.solvers.kernels import chunks, pool
 
     calls, sums = [], []
-    for topology, w, scale, C, B in several:
+    for topology, strict, w, scale, C, B in several:
         b, c = (padded(x, 16).flatten(0, 1) for x in (B, C))
-        line = _line(topology, v, c)
+        line = _line(topology, strict, v, c)
         dw, dscale = v.new_empty(line.parts, *w.shape), v.new_empty(line.parts, *scale.flatten(0, 1).shape)
         dB, dC = v.new_zeros(2, ranges, *b.shape)
         inputs, sums_of_tasks = arrays_of(w, scale.flatten(0, 1), b, c), arrays_of(dw, dscale, dB, dC)
@@ -89,7 +93,7 @@ def _adjoints(
             dscale.sum(0).view(scale.shape),
             *(x.sum(0)[..., : C.shape[-1]].view(C.shape) for x in (dC, dB)),
         )
-        for (_, _, scale, C, _), (dw, dscale, dC, dB) in zip(several, sums, strict=True)
+        for (_, _, _, scale, C, _), (dw, dscale, dC, dB) in zip(several, sums, strict=True)
     ]
 
 
@@ -125,7 +129,7 @@ def _tasks(v: Tensor) -> int:
     return v.shape[0] * v.shape[1] * v.shape[3] // _width(v)
 
 
-def _line(topology: Topology, v: Tensor, C: Tensor) -> Line:
+def _line(topology: Topology, strict: bool, v: Tensor, C: Tensor) -> Line:
     """How a line is divided: chunks of equal size, and bundles of whole groups where these are small enough."""
     from chimera_ssm.solvers.kernels.chunks import Line
 
@@ -135,7 +139,7 @@ def _line(topology: Topology, v: Tensor, C: Tensor) -> Line:
     bundle = max(1, min(_BUNDLE // states, _BEFORE // (states * -(-nodes // chunk))))
     group = _tasks(v) // C.shape[0]
     bundle = max(bundle // group * group, min(bundle, group))
-    return Line(plan.node, plan.carried, v.shape[1], v.shape[3] // width, width, chunk, bundle)
+    return Line(plan.node, plan.carried, v.shape[1], v.shape[3] // width, width, chunk, bundle, strict)
 
 
 def _work(v: Tensor, C: Tensor) -> int:

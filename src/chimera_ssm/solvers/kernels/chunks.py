@@ -40,6 +40,7 @@ class Line(NamedTuple):
         width: channels of a task.
         chunk: steps of a chunk.
         bundle: tasks that go through chunks together.
+        strict: whether nodes do not hear themselves: L has zeros on its diagonal where it masks C Bᵀ.
     """
 
     node: np.ndarray
@@ -49,6 +50,7 @@ class Line(NamedTuple):
     width: int
     chunk: int
     bundle: int
+    strict: bool
 
 
 @inlined
@@ -153,22 +155,32 @@ def forward(first, last, fresh, line, arrays):
                 weights_of(a, w, head, line, start, stop)
                 mask_of(L, begin, a, size)
                 values_of(v, V, task, beta, line, start, stop)
-                hear(y, begin, L, S, CB, c, h, v, size, width, N, chunk > 0)
+                hear(y, begin, L, S, CB, c, h, v, N, chunk > 0, line)
                 add_rows(Y[0], origin_of(Y, task, line), Y[1][2], y, width, line, start, stop, fresh)
                 if chunk < chunks - 1:
                     hand_on(h, begin, L, b, v, size, width, N)
 
 
 @inlined
-def hear(y, begin, L, S, CB, c, h, v, size, width, N, continued):
+def hear(y, begin, L, S, CB, c, h, v, N, continued, line):
     """``y = begin · C h + (L ⊙ C Bᵀ) v``, the first only if a chunk continues others."""
+    size, width = line.chunk, line.width
     if continued:
         multiply(False, y, size, width, c, 1, h, N)
         scale_rows(y, size, width, begin, 0)
     for i in range(size):
         for j in range(0, i + 1, WIDTH):
             store(S[0], i * S[2] + j, load(L[0], i * L[2] + j) * load(CB[0], i * CB[2] + j))
+    if line.strict:
+        clear_diagonal(S, size)
     multiply_lower(continued, y, size, width, S, v)
+
+
+@inlined
+def clear_diagonal(x, size):
+    """Zeros on the diagonal."""
+    for i in range(size):
+        put(x[0], i * x[2] + i, x[0].dtype.type(0))
 
 
 @inlined
@@ -371,7 +383,7 @@ def chunk_adjoint(own, share, h, carried, continued, continues, line, N):
         if continued:
             put(own.dbegin, size - 1, at(own.dbegin, size - 1) + inner(h, carried, N * width))
     multiply_to_lower(False, own.D, size, own.g, own.vt, width)
-    mask_adjoint(own, share, size)
+    mask_adjoint(own, share, line)
     multiply_turned_lower(False, own.dv, size, width, own.S, own.g)
     if continues:
         multiply(False, own.u, size, width, share.b, 1, carried, N)
@@ -416,15 +428,19 @@ def add_scaled_rows(x, y, rows, count, factors, o):
 
 
 @inlined
-def mask_adjoint(own, share, size):
+def mask_adjoint(own, share, line):
     """S = L ⊙ C Bᵀ, ``∂(C Bᵀ) += D ⊙ L``, and through ``∂L`` the gradients of a: ``Λ_i = ∂L_i + a_{i+1} Λ_{i+1}``."""
-    (D, _, ds), (L, _, ls), S, CB, dCB = own.D, own.L, own.S, share.CB, share.dCB
+    (D, _, ds), (L, _, ls), S, CB, dCB, size = own.D, own.L, own.S, share.CB, share.dCB, line.chunk
+    if line.strict:
+        clear_diagonal(own.D, size)
     for i in range(size):
         for j in range(0, i + 1, WIDTH):
             d, x, s, o = load(D, i * ds + j), load(L, i * ls + j), load(CB[0], i * CB[2] + j), i * dCB[2] + j
             store(S[0], i * S[2] + j, x * s)
             store(dCB[0], o, fma(d, x, load(dCB[0], o)))
             store(D, i * ds + j, d * s)
+    if line.strict:
+        clear_diagonal(S, size)
     first = at(own.dbegin, 0) * at(L, 0)
     for i in range(size):
         put(D, i * ds, at(D, i * ds) + at(own.a, 0) * at(own.dbegin, i))
