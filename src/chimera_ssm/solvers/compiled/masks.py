@@ -126,7 +126,7 @@ class _Chunk:
     Attributes:
         start: the first of them.
         heads: how many.
-        groups: slice of blocks of B and C: those of their groups.
+        groups: slice of blocks of a B or C: those of their groups.
         blocks: slice of blocks of V.
         whole: whether there is no other chunk.
     """
@@ -142,7 +142,7 @@ class _Chunk:
         return x if self.whole else x[self.blocks]
 
     def of_groups(self, x: Tensor) -> Tensor:
-        """Blocks of their groups, of all ``[groups·pairs·parts, ·, ·]``."""
+        """Blocks of their groups, of all ``[groups·parts, ·, ·]``."""
         return x if self.whole else x[self.groups]
 
 
@@ -150,8 +150,8 @@ class _Layout:
     """How a mask mix of given shapes is laid out; made once for these.
 
     Rows and columns are counted within each part of the topologies, columns in whole vectors:
-    ``V [heads·parts, side, P]``, ``M [heads·parts, side, columns]``, ``C, B [groups·pairs·parts, side, N]``. A pair is
-    a C with its B; pairs that are used twice are there once.
+    ``V [heads·parts, side, P]``, ``M [heads·parts, side, columns]``, each ``C, B [groups·parts, side, N]``. A pair
+    is a C with its B; pairs that are used twice are there once.
 
     Args:
         topologies: on the same nodes.
@@ -185,21 +185,14 @@ class _Layout:
         chunks = []
         for first in range(0, self.groups, step):
             last = min(first + step, self.groups)
-            groups, blocks = (
-                slice(first * each * self.parts, last * each * self.parts) for each in (len(self.pairs), self.share)
-            )
+            groups, blocks = (slice(first * each * self.parts, last * each * self.parts) for each in (1, self.share))
             chunks.append(_Chunk(first * self.share, (last - first) * self.share, groups, blocks, step >= self.groups))
         return chunks
 
     def joined(self, tensors: tuple[Tensor, ...]) -> Tensor:
-        """``[Z, G, pairs·T, N]`` of each pair's C or B: as if stacked, at half the cost."""
+        """``[pairs·Z, G, T, N]`` of each pair's C or B."""
         found = [tensors[d] for d in self.pairs]
-        return torch.cat(found, dim=2) if len(found) > 1 else found[0]
-
-    def rows_of_pairs(self, tensors: tuple[Tensor, ...]) -> Tensor:
-        """``[groups·pairs·parts, side, N]`` of each pair's C or B."""
-        joined = self.joined(tensors)
-        return self.rows(joined if self.plan.trivial else joined.unflatten(2, (len(self.pairs), -1)))
+        return torch.cat(found) if len(found) > 1 else found[0]
 
     def rows(self, x: Tensor) -> Tensor:
         """``[..., T, K]`` → ``[·, side, K]``."""
@@ -251,7 +244,13 @@ class _Inputs:
         self.layout = layout
         self.weight = torch.cat(_equally_long(weights)).view(len(weights), layout.heads, -1)
         self.scale = torch.cat(scales).view(len(scales), layout.heads, -1)
-        self.C, self.B = layout.rows_of_pairs(Cs), layout.rows_of_pairs(Bs)
+        self.Cs, self.Bs = Cs, Bs
+
+    @cached_property
+    def pairs(self) -> list[tuple[Tensor, Tensor]]:
+        """``[groups·parts, side, N]`` of each pair's C and B."""
+        rows = self.layout.rows
+        return [(rows(self.Cs[d]), rows(self.Bs[d])) for d in self.layout.pairs]
 
     def small_gradients(self, V: Tensor, G: Tensor) -> tuple[Tensor, _Gradients]:
         """Its gradients in one call."""
@@ -260,20 +259,23 @@ class _Inputs:
 
         layout, v, found = self.layout, self.layout.rows(V), _Gradients(self)
         dV = torch.empty_like(v, memory_format=torch.contiguous_format)
-        given = arrays_of(self.weight, self.scale, self.C, self.B, v, layout.rows(G))
-        wanted = arrays_of(found.weight, found.scale, found.C, found.B, dV)
+        C, B = layout.joined(self.Cs), layout.joined(self.Bs)
+        dC, dB = (torch.empty_like(x, memory_format=torch.contiguous_format) for x in (C, B))
+        found.pairs = list(zip(*(x.chunk(len(layout.pairs)) for x in (dC, dB)), strict=True))
+        given = arrays_of(self.weight, self.scale, C, B, v, layout.rows(G))
+        wanted = arrays_of(found.weight, found.scale, dC, dB, dV)
         without_denormals(
             small.small_backward, layout.share, layout.forward_plans, layout.backward_plans, *given, *wanted
         )
         return dV.view(V.shape), found
 
     def products(self, chunk: _Chunk, keep: bool) -> Tensor:
-        """``S = C Bᵀ``, ``[groups, pairs, parts·side, columns]``; in memory of its own if it is to be kept."""
-        layout = self.layout
-        shape = chunk.heads // layout.share, len(layout.pairs), layout.parts * layout.side, layout.columns
-        S = self.C.new_empty(shape) if keep else _scratch.get("S", self.C.dtype, *shape)
-        B = layout.widened("B", chunk.of_groups(self.B))
-        torch.bmm(chunk.of_groups(self.C), B.mT, out=S.view(-1, layout.side, layout.columns))
+        """``S = C Bᵀ``, ``[pairs, groups, parts·side, columns]``; in memory of its own if it is to be kept."""
+        layout, dtype = self.layout, self.weight.dtype
+        shape = len(layout.pairs), chunk.heads // layout.share, layout.parts * layout.side, layout.columns
+        S = torch.empty(shape, dtype=dtype) if keep else _scratch.get("S", dtype, *shape)
+        for (C, B), out in zip(self.pairs, S.view(shape[0], -1, layout.side, layout.columns), strict=True):
+            torch.bmm(chunk.of_groups(C), layout.widened("B", chunk.of_groups(B)).mT, out=out)
         return S
 
     def masks(self, chunk: _Chunk, S: Tensor) -> Tensor:
@@ -290,14 +292,12 @@ class _Inputs:
 
 
 class _Gradients:
-    """Gradients of weights, scales, Cs and Bs, collected chunk by chunk."""
+    """Gradients of weights, scales, and each pair's C and B, collected chunk by chunk."""
 
     def __init__(self, inputs: _Inputs):
         self.layout, self.inputs = inputs.layout, inputs
-        self.weight, self.scale, self.C, self.B = (
-            torch.empty_like(x, memory_format=torch.contiguous_format)
-            for x in (inputs.weight, inputs.scale, inputs.C, inputs.B)
-        )
+        self.weight, self.scale = torch.empty_like(inputs.weight), torch.empty_like(inputs.scale)
+        self.pairs: list[tuple[Tensor, Tensor]] = []
 
     def add(self, chunk: _Chunk, S: Tensor, dM: Tensor) -> None:
         """Gradients of these heads for ``dM = g Vᵀ``."""
@@ -311,19 +311,19 @@ class _Gradients:
             *layout.backward_plans, inputs.weight.numpy(), inputs.scale.numpy(), S.numpy(),
             dM.view(chunk.heads, *S.shape[2:]).numpy(), self.weight.numpy(), self.scale.numpy(), dS.numpy(), work=work,
         )  # fmt: skip
-        dS = layout.narrowed((dS[0] if splits == 1 else dS.sum(0)).view(-1, layout.side, layout.columns))
-        torch.bmm(dS, chunk.of_groups(inputs.B), out=chunk.of_groups(self.C))
-        torch.bmm(dS.mT, chunk.of_groups(inputs.C), out=chunk.of_groups(self.B))
+        dS = (dS[0] if splits == 1 else dS.sum(0)).view(S.shape[0], -1, layout.side, layout.columns)
+        self.pairs = self.pairs or [(C.new_empty(C.shape), B.new_empty(B.shape)) for C, B in inputs.pairs]
+        for (C, B), (dC, dB), d in zip(inputs.pairs, self.pairs, layout.narrowed(dS), strict=True):
+            torch.bmm(d, chunk.of_groups(B), out=chunk.of_groups(dC))
+            torch.bmm(d.mT, chunk.of_groups(C), out=chunk.of_groups(dB))
 
     def of_tensors(self) -> list[Tensor | None]:
         """In the order of `_MaskMix`'s tensors; a C or B that was used twice has its gradient where it was first."""
         layout, D = self.layout, len(self.layout.topologies)
         lead = layout.shape_of_C[0], layout.heads // layout.shape_of_C[0]
-        Z, G, T, N = layout.shape_of_C
         dCs, dBs = dict.fromkeys(range(D)), dict.fromkeys(range(D))
-        for gradients, found in ((dCs, self.C), (dBs, self.B)):
-            found = layout.nodes(found, (Z, G, len(layout.pairs), T, N))
-            gradients.update(zip(layout.pairs, found.unbind(2), strict=True))
+        for d, (dC, dB) in zip(layout.pairs, self.pairs, strict=True):
+            dCs[d], dBs[d] = (layout.nodes(x, layout.shape_of_C) for x in (dC, dB))
         return [
             *(dw[..., : t.num_edges] for dw, t in zip(self.weight.unflatten(1, lead), layout.topologies, strict=True)),
             *self.scale.unflatten(1, lead),

@@ -6,7 +6,7 @@ topologies and padded to whole vectors.
 
 Plans of the D topologies are stacked, each array ``[D, ·]``. Arrays: ``w [D, H, E]``, ``beta [D, H, T]``. A chunk of
 heads, ``share`` for each group, is worked on at once, ``start`` is the first of them: ``M, dM [·, R, K]``,
-``S [·, pairs, R, K]`` with R padded rows and K padded columns; topology d uses pair ``which[d]``.
+``S [pairs, ·, R, K]`` with R padded rows and K padded columns; topology d uses pair ``which[d]``.
 """
 
 import numpy as np
@@ -36,7 +36,7 @@ def masks_forward(
     first, last, start, share, node, row, column, begin, edge, source_slot, slot, slots, low, high, which, w, beta, S, M
 ):  # fmt: skip
     """Set M to ``Σ_d L_d ⊙ S_d`` for heads ``first`` to ``last`` of the chunk."""
-    (D, heads, edges), nodes, (_, pairs, R, K) = w.shape, node.shape[1], S.shape
+    (D, heads, edges), nodes, (_, groups, R, K) = w.shape, node.shape[1], S.shape
     rows = np.empty((slots + 1, K), M.dtype)
     was_low, was_high = np.empty(slots, np.int64), np.empty(slots, np.int64)
     for here in range(first, last):
@@ -44,7 +44,7 @@ def masks_forward(
         clear(M, mo, mo + R * K)
         for d in range(D):
             wo, bo = (d * heads + start + here) * edges, (d * heads + start + here) * nodes
-            so, po, eo = (here // share * pairs + at(which, d)) * R * K, d * nodes, d * edge.shape[1]
+            so, po, eo = (at(which, d) * groups + here // share) * R * K, d * nodes, d * edge.shape[1]
             rows[:] = 0  # and zero outside the range of whoever holds a slot; the last row stays zero
             was_low[:] = 0
             was_high[:] = 0
@@ -83,16 +83,16 @@ def masks_backward(
 ):  # fmt: skip
     """The adjoint: Ḡ = S ⊙ dM, Λ = Lᵀ Ḡ, ∂A_ij = Λ_i · L_j, ∂β_t = Λ_tt, ``dS = Σ L ⊙ dM`` over heads and topologies.
 
-    A task is a pair of C and B and a share of a group's heads: ``dS [splits, groups, pairs, R, K]``, ``dw [D, H, E]``
+    A task is a pair of C and B and a share of a group's heads: ``dS [splits, pairs, groups, R, K]``, ``dw [D, H, E]``
     and ``dbeta [D, H, T]`` are set. L is computed again, whole, for one head at a time. ``back_…`` are the plans of the
     flipped topologies: step b works on what is step ``back_step[b]`` here, and hears from the children.
     """
-    (D, heads, edges), nodes, (groups, pairs, R, K) = w.shape, node.shape[1], S.shape
+    (D, heads, edges), nodes, (pairs, groups, R, K) = w.shape, node.shape[1], S.shape
     L = np.empty((nodes + 1, K), dM.dtype)
     rows = np.zeros((back_slots + 1, K), dM.dtype)  # the last row of both stays zero
     for task in range(first, last):
         group, pair, split = task // (pairs * splits), task // splits % pairs, task % splits
-        to, so = ((split * groups + group) * pairs + pair) * R * K, (group * pairs + pair) * R * K
+        to, so = ((split * pairs + pair) * groups + group) * R * K, (pair * groups + group) * R * K
         clear(dS, to, to + R * K)
         for d in range(D):
             if at(which, d) != pair:

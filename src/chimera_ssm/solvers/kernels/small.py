@@ -1,7 +1,7 @@
 """Whole mixes by masks in one call, for those so small that calls would cost more than the work.
 
 The masks are those of `chimera_ssm.solvers.kernels.masks`; only the products around them are made here. Arrays:
-``C, B [groups·pairs, T, N]``, ``V, Y [H, T, P]``; leading dimensions may be divided otherwise. T is at least 4, N and P
+``C, B [pairs·groups, T, N]``, ``V, Y [H, T, P]``; leading dimensions may be divided otherwise. T is at least 4, N and P
 are multiples of 16.
 """
 
@@ -49,9 +49,9 @@ def transpose(out, x, xo, rows, columns):
 
 @inlined
 def products(C, B, groups, K):
-    """``S = C Bᵀ``, ``[groups, pairs, T, K]``."""
+    """``S = C Bᵀ``, ``[pairs, groups, T, K]``."""
     blocks, T, N = C.shape
-    S, turned = np.empty((groups, blocks // groups, T, K), C.dtype), np.zeros((N, K), C.dtype)
+    S, turned = np.empty((blocks // groups, groups, T, K), C.dtype), np.zeros((N, K), C.dtype)
     for b in range(blocks):
         transpose(turned, B, b * T * N, T, N)
         product(S, b * T * K, C, b * T * N, N, 1, turned, 0, T, N, K)
