@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from chimera_ssm.solvers.compiled.common import arrays_of, empty, flatten, padded, plan_of, quarters, values_wanted
+from chimera_ssm.solvers.compiled.common import arrays_of, empty, flatten, padded, quarters, values_wanted
 from chimera_ssm.topology import Topology
 
 if TYPE_CHECKING:
@@ -133,13 +134,21 @@ def _line(topology: Topology, strict: bool, v: Tensor, C: Tensor) -> Line:
     """How a line is divided: chunks of equal size, and bundles of whole groups where these are small enough."""
     from chimera_ssm.solvers.kernels.chunks import Line
 
-    plan, width, nodes = plan_of(topology, carry=True), _width(v), topology.num_nodes
+    (node, edge), width, nodes = topology.once("line", lambda: _path(topology)), _width(v), topology.num_nodes
     chunk = -(-nodes // (16 * -(-nodes // _CHUNK))) * 16
     states = C.shape[2] * width
     bundle = max(1, min(_BUNDLE // states, _BEFORE // (states * -(-nodes // chunk))))
     group = _tasks(v) // C.shape[0]
     bundle = max(bundle // group * group, min(bundle, group))
-    return Line(plan.node, plan.carried, v.shape[1], v.shape[3] // width, width, chunk, bundle, strict)
+    return Line(node, edge, v.shape[1], v.shape[3] // width, width, chunk, bundle, strict)
+
+
+def _path(topology: Topology) -> tuple[Any, Any]:
+    """Nodes in line order, and the edge that enters each from the one before, −1 if there is none."""
+    plan, nodes, edges = topology.directed_paths, topology.num_nodes, topology.num_edges
+    assert plan is not None
+    ahead = np.asarray(plan.ahead)
+    return np.arange(nodes) if plan.nodes is None else np.asarray(plan.nodes), np.where(ahead < edges, ahead, -1)
 
 
 def _work(v: Tensor, C: Tensor) -> int:

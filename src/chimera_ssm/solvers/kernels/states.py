@@ -83,8 +83,8 @@ def add_lanes(out, o, x, y):
 
 
 @inlined
-def cross(out, o, x, i, size):
-    """Copy ``size`` numbers, a multiple of a block's."""
+def copy(out, o, x, i, size):
+    """``size`` numbers, a multiple of a block's."""
     for k in range(0, size, CHANNELS):
         store(out, o + k, load(x, i + k))
 
@@ -259,15 +259,31 @@ class BackSteps(NamedTuple):
 
 
 @inlined
-def cross_segment(others, start, count, bo, steps, cw, ew, b, near, states, here):
-    """A block's states from before a segment to after it."""
+def cross_all(others, low, high, size, steps, w, beta, B, V, b, cw, ew, near, crossing):
+    """States of tasks ``low`` to ``high`` as they are before each segment, ``crossing [segments, size]``."""
     begin, place, slot, slots = steps.begin, steps.place, steps.slot, steps.slots
-    x = read(states, here + (slots + 1) * BLOCK)
-    for j in range(count):
-        new = outer(b, bo + STATES * j, load(near, CHANNELS * j))
-        x = advance(others, x, j, start, new, cw, ew, begin, place, states, here)
-        write(states, here + BLOCK * at(slot, start + j), x)
-    write(states, here + (slots + 1) * BLOCK, x)
+    (heads, edges), (groups, nodes, N), P = w.shape, B.shape, V.shape[2]
+    parts, blocks, apart = P // CHANNELS, N // STATES, (slots + SPARE) * BLOCK
+    clear(crossing, 0, size)
+    for start in range(0, nodes - steps.segment, steps.segment):
+        stop, group, o = start + steps.segment, -1, start // steps.segment * size
+        copy(crossing, o + size, crossing, o, size)
+        for task in range(low, high):
+            head = task // parts
+            if head * groups // heads != group:
+                group = head * groups // heads
+                pack(b, B, group, steps.node, start, stop)
+            weights_of(cw, steps.carried, start, stop, w, head * edges)
+            weights_of(ew, steps.edge, at(begin, start), at(begin, stop), w, head * edges)
+            enter_scaled(near, V, head, P, task % parts, beta, steps.node, start, stop)
+            for block in range(blocks):
+                here, bo = o + size + ((task - low) * blocks + block) * apart, block * block_stride(stop - start)
+                x = read(crossing, here + (slots + 1) * BLOCK)
+                for j in range(stop - start):
+                    new = outer(b, bo + STATES * j, load(near, CHANNELS * j))
+                    x = advance(others, x, j, start, new, cw, ew, begin, place, crossing, here)
+                    write(crossing, here + BLOCK * at(slot, start + j), x)
+                write(crossing, here + (slots + 1) * BLOCK, x)
 
 
 @inlined
@@ -338,10 +354,9 @@ def backward(others, first, last, fresh, ranges, steps, arrays):
     is dV unless ``fresh``.
 
     Tasks go through segments of nodes in bundles, as in `forward`, from the last segment to the first. The states of
-    one block in a segment are computed again from what crosses into it: if there are several, a bundle goes through
-    all of them once before. In the rows
-    ``h`` of a segment ``there`` tells where an edge's source is: among the slots as they were at its begin, or, after
-    the block carried into it, among its own steps.
+    one block in a segment are computed again from what crosses into it (`cross_all`). In the rows ``h`` of a segment
+    ``there`` tells where an edge's source is: among the slots as they were at its begin, or, after the block carried
+    into it, among its own steps.
     """
     node, carried, begin, edge = steps.node, steps.carried, steps.begin, steps.edge
     slots, segment, bundle = steps.slots, steps.segment, steps.bundle
@@ -349,11 +364,10 @@ def backward(others, first, last, fresh, ranges, steps, arrays):
     (heads, edges), (groups, nodes, N), P = w.shape, B.shape, V.shape[2]
     parts, blocks, segments, rows = P // CHANNELS, N // STATES, -(-nodes // segment), slots + SPARE
     apart, packed = rows * BLOCK if segments > 1 else 0, blocks * block_stride(segment)
-    size, known = min(bundle, -(-heads * parts // ranges)) * blocks * apart, segments == 1
-    adjoint, states = room(max(rows * BLOCK, size), V.dtype), room(0 if known else size, V.dtype)
-    crossing, h = room(states.size * segments, V.dtype), room((rows + 1 + segment) * BLOCK, V.dtype)
-    most = most_edges(begin, nodes, segment)
-    near, dew = room(4 * plane(segment), V.dtype), room(most * CHANNELS, V.dtype)
+    size, most = min(bundle, -(-heads * parts // ranges)) * blocks * apart, most_edges(begin, nodes, segment)
+    adjoint, crossing = room(max(rows * BLOCK, size), V.dtype), room(size * segments, V.dtype)
+    h, near = room((rows + 1 + segment) * BLOCK, V.dtype), room(4 * plane(segment), V.dtype)
+    dew = room(most * CHANNELS, V.dtype)
     b, c, db, dc = room(packed, V.dtype), room(packed, V.dtype), room(packed, V.dtype), room(packed, V.dtype)
     cw, ew, zero = np.empty(segment + 1, V.dtype), np.empty(most, V.dtype), splat(V.dtype.type(0))
     clear(h, 0, h.size)
@@ -362,16 +376,16 @@ def backward(others, first, last, fresh, ranges, steps, arrays):
     for r in range(first, last):
         end = heads * parts * (r + 1) // ranges
         for low in range(heads * parts * r // ranges, end, bundle):
-            clear(states, 0, states.size)
+            if segments > 1:
+                cross_all(others, low, min(low + bundle, end), size, steps, w, beta, B, V, b, cw, ew, near, crossing)
             clear(adjoint, 0, adjoint.size)
-            for turn in range(segments if known else 0, 2 * segments):  # there, if need be, and back
-                s, back = turn if turn < segments else 2 * segments - 1 - turn, turn >= segments
+            for s in range(segments - 1, -1, -1):
                 start, stop, group = s * segment, min((s + 1) * segment, nodes), -1
                 count = stop - start
                 for task in range(low, min(low + bundle, end)):
                     head, part = task // parts, task % parts
                     if head * groups // heads != group:
-                        if back and group >= 0:
+                        if group >= 0:
                             add_unpacked(dB, db, (r * groups + group) * nodes, node, start, stop)
                             add_unpacked(dC, dc, (r * groups + group) * nodes, node, start, stop)
                         group = head * groups // heads
@@ -381,33 +395,24 @@ def backward(others, first, last, fresh, ranges, steps, arrays):
                     weights_of(cw, carried, start, min(nodes, stop + 1), w, head * edges)
                     weights_of(ew, edge, at(begin, start), at(begin, stop), w, head * edges)
                     enter_scaled(near, V, head, P, part, beta, node, start, stop)
-                    if back:
-                        enter(near, plane(count), G, head * nodes * P + CHANNELS * part, P, node, start, stop)
-                        clear(near, 2 * plane(count), 4 * plane(count))
-                        clear(dew, 0, dew.size)
+                    enter(near, plane(count), G, head * nodes * P + CHANNELS * part, P, node, start, stop)
+                    clear(near, 2 * plane(count), 4 * plane(count))
+                    clear(dew, 0, dew.size)
                     for block in range(blocks):
                         here, bo = ((task - low) * blocks + block) * apart, block * block_stride(count)
-                        ko = s * states.size + here
-                        if not back:
-                            cross(crossing, ko, states, here, (slots + 2) * BLOCK)
-                            if s < segments - 1:
-                                cross_segment(others, start, count, bo, steps, cw, ew, b, near, states, here)
-                            continue
                         x = handed = zero, zero, zero, zero
                         if segments > 1:
-                            cross(h, 0, crossing, ko, slots * BLOCK)
-                            x = read(crossing, ko + (slots + 1) * BLOCK)
+                            copy(h, 0, crossing, s * size + here, slots * BLOCK)
+                            x = read(crossing, s * size + here + (slots + 1) * BLOCK)
                             handed = read(adjoint, here + (slots + 1) * BLOCK)
                         recall_segment(others, x, start, count, bo, steps, cw, ew, b, near, h, dc)
                         handed = descend(
                             others, handed, start, count, bo, steps, cw, ew, b, c, near, h, adjoint, here, dew, db
                         )
                         write(adjoint, here + (slots + 1) * BLOCK, handed)
-                    if back:
-                        hand_out(fresh, head, part, start, stop, steps, w, beta, V, near, dew, dw, dbeta, dV)
-                if back:
-                    add_unpacked(dB, db, (r * groups + group) * nodes, node, start, stop)
-                    add_unpacked(dC, dc, (r * groups + group) * nodes, node, start, stop)
+                    hand_out(fresh, head, part, start, stop, steps, w, beta, V, near, dew, dw, dbeta, dV)
+                add_unpacked(dB, db, (r * groups + group) * nodes, node, start, stop)
+                add_unpacked(dC, dc, (r * groups + group) * nodes, node, start, stop)
 
 
 # What steps hear from besides the step before is a constant of each kernel, so that grids run without a
