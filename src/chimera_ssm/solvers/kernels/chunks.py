@@ -151,7 +151,7 @@ def forward(first, last, fresh, line, arrays):
                     rows_of(b, B, group * nodes * N, N, N, line, start, stop)
                     rows_of(c, C, group * nodes * N, N, N, line, start, stop)
                     turn(bt, b, size, N)
-                    multiply(False, CB, size, size, c, 1, bt, N)
+                    multiply_to_lower(0, CB, size, c, bt, N)
                 weights_of(a, w, head, line, start, stop)
                 mask_of(L, begin, a, size)
                 values_of(v, V, task, beta, line, start, stop)
@@ -166,14 +166,14 @@ def hear(y, begin, L, S, CB, c, h, v, N, continued, line):
     """``y = begin · C h + (L ⊙ C Bᵀ) v``, the first only if a chunk continues others."""
     size, width = line.chunk, line.width
     if continued:
-        multiply(False, y, size, width, c, 1, h, N)
+        multiply(0, y, size, width, c, 1, h, N)
         scale_rows(y, size, width, begin, 0)
     for i in range(size):
         for j in range(0, i + 1, WIDTH):
             store(S[0], i * S[2] + j, load(L[0], i * L[2] + j) * load(CB[0], i * CB[2] + j))
     if line.strict:
         clear_diagonal(S, size)
-    multiply_lower(continued, y, size, width, S, v)
+    multiply_lower(1 if continued else 0, y, size, width, S, v)
 
 
 @inlined
@@ -186,11 +186,8 @@ def clear_diagonal(x, size):
 @inlined
 def hand_on(h, begin, L, b, v, size, width, N):
     """``h ← begin_{Q−1} h + Bᵀ (end · v)``; v is gone then."""
-    factor = splat(at(begin, size - 1))
-    for k in range(h[1], h[1] + N * width, WIDTH):
-        store(h[0], k, factor * load(h[0], k))
     scale_rows(v, size, width, L[0], (size - 1) * L[2])
-    multiply(True, h, N, width, (b[0], 0, 1), b[2], v, size)
+    multiply(at(begin, size - 1), h, N, width, (b[0], 0, 1), b[2], v, size)
 
 
 @inlined
@@ -268,7 +265,7 @@ def recall(before, low, high, own, b, w, beta, B, V, line):
             scale_rows(own.v, size, width, own.dend, 0)
             for k in range(o, o + states, WIDTH):
                 store(before, k + states, remaining * load(before, k))
-            multiply(True, (before, o + states, width), N, width, (b[0], 0, 1), b[2], own.v, size)
+            multiply(1, (before, o + states, width), N, width, (b[0], 0, 1), b[2], own.v, size)
 
 
 class Share(NamedTuple):
@@ -337,7 +334,7 @@ def enter_share(share, B, C, group, line, start, stop):
     rows_of(share.c, C, origin, N, N, line, start, stop)
     turn(share.bt, share.b, size, N)
     turn(share.ct, share.c, size, N)
-    multiply_to_lower(False, share.CB, size, share.c, share.bt, N)
+    multiply_to_lower(0, share.CB, size, share.c, share.bt, N)
     clear_rows(share.dbt, 0, N, size)
     clear_rows(share.dct, 0, N, size)
     clear_rows(share.dCB, 0, size, size)
@@ -349,10 +346,10 @@ def leave_share(share, own, dB, dC, group, line, start, stop):
     size, N = line.chunk, dB.shape[3]
     rows = matrix(size, N, dB.dtype)
     turn(rows, share.dct, N, size)
-    multiply_lower(True, rows, size, N, share.dCB, share.b)
+    multiply_lower(1, rows, size, N, share.dCB, share.b)
     add_rows(dC, group * dC.shape[2] * N, N, rows, N, line, start, stop, False)
     turn(rows, share.dbt, N, size)
-    multiply_turned_lower(True, rows, size, N, share.dCB, share.c)
+    multiply_turned_lower(1, rows, size, N, share.dCB, share.c)
     add_rows(dB, group * dB.shape[2] * N, N, rows, N, line, start, stop, False)
 
 
@@ -375,25 +372,22 @@ def chunk_adjoint(own, share, h, carried, continued, continues, line, N):
     clear(own.dbegin, 0, size)
     clear(own.dend, 0, size)
     if continued:
-        multiply(False, own.x, N, size, h, 1, own.gt, width)
+        multiply(0, own.x, N, size, h, 1, own.gt, width)
         add_inner(own.dbegin, share.dct, own.x, share.ct, own.begin, 0, N, size)
     if continues:
-        multiply(False, own.x, N, size, carried, 1, own.vt, width)
+        multiply(0, own.x, N, size, carried, 1, own.vt, width)
         add_inner(own.dend, share.dbt, own.x, share.bt, L[0], (size - 1) * L[2], N, size)
         if continued:
             put(own.dbegin, size - 1, at(own.dbegin, size - 1) + inner(h, carried, N * width))
-    multiply_to_lower(False, own.D, size, own.g, own.vt, width)
+    multiply_to_lower(0, own.D, size, own.g, own.vt, width)
     mask_adjoint(own, share, line)
-    multiply_turned_lower(False, own.dv, size, width, own.S, own.g)
+    multiply_turned_lower(0, own.dv, size, width, own.S, own.g)
     if continues:
-        multiply(False, own.u, size, width, share.b, 1, carried, N)
+        multiply(0, own.u, size, width, share.b, 1, carried, N)
         add_scaled_rows(own.dv, own.u, size, width, L[0], (size - 1) * L[2])
     if continued:
-        factor = splat(at(own.begin, size - 1))
-        for k in range(carried[1], carried[1] + N * width, WIDTH):
-            store(carried[0], k, factor * load(carried[0], k))
         scale_rows(own.g, size, width, own.begin, 0)
-        multiply(True, carried, N, width, (share.c[0], 0, 1), share.c[2], own.g, size)
+        multiply(at(own.begin, size - 1), carried, N, width, (share.c[0], 0, 1), share.c[2], own.g, size)
 
 
 @inlined

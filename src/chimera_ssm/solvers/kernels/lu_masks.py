@@ -50,14 +50,14 @@ def masks_forward(first, last, slots, width, plan, lower, upper, inverse, C, B, 
             low, high = begin + block * width, min(end, begin + (block + 1) * width)
             columns = padded(high - low, 32)
             turn(bt, stride, columns, B, group * nodes, N, low, high, plan.node)
-            multiply(False, (S, 0, stride), size, columns, (c, 0, N), 1, (bt, 0, stride), N)
+            multiply(0, (S, 0, stride), size, columns, (c, 0, N), 1, (bt, 0, stride), N)
             for head in range(heads * group // groups, heads * (group + 1) // groups):
                 inverse_columns(X, stride, low, columns, begin, end, plan, lower, upper, inverse, head)
                 for i in range(end - begin):
                     for o in range(i * stride, i * stride + columns, WIDTH):
                         store(X, o, load(X, o) * load(S, o))
                 pack(v, vstride, V, head * nodes, P, low, high, plan.node)
-                multiply(False, (y, 0, vstride), size, channels, (X, 0, stride), 1, (v, 0, vstride), high - low)
+                multiply(0, (y, 0, vstride), size, channels, (X, 0, stride), 1, (v, 0, vstride), high - low)
                 add_packed(Y, (slot * heads + head) * nodes, P, y, vstride, begin, end, plan.node)
 
 
@@ -89,12 +89,12 @@ def masks_backward(first, last, slots, width, plan, factors, inverse, C, B, V, g
             columns, across = padded(high - low, 32), padded(high - low, ROWS)
             pack(b, nstride, B, group * nodes, N, low, high, plan.node)
             turn(bt, stride, columns, B, group * nodes, N, low, high, plan.node)
-            multiply(False, (S, 0, stride), size, columns, (c, 0, nstride), 1, (bt, 0, stride), N)
+            multiply(0, (S, 0, stride), size, columns, (c, 0, nstride), 1, (bt, 0, stride), N)
             dS[:] = 0
             for head in range(heads * group // groups, heads * (group + 1) // groups):
                 pack(g, vstride, grad, head * nodes, P, begin, end, plan.node)
                 turn(vt, stride, columns, V, head * nodes, P, low, high, plan.node)
-                multiply(False, (M, 0, stride), size, columns, (g, 0, vstride), 1, (vt, 0, stride), P)
+                multiply(0, (M, 0, stride), size, columns, (g, 0, vstride), 1, (vt, 0, stride), P)
                 inverse_columns(L, stride, low, columns, begin, end, plan, lower, upper, inverse, head)
                 for i in range(end - begin):
                     for o in range(i * stride, i * stride + columns, WIDTH):
@@ -102,11 +102,11 @@ def masks_backward(first, last, slots, width, plan, factors, inverse, C, B, V, g
                         store(dS, o, load(dS, o) + x * m)
                         store(M, o, s * m)
                         store(LS, o, x * s)
-                multiply(False, (dp, 0, vstride), across, channels, (LS, 0, 1), stride, (g, 0, vstride), end - begin)
+                multiply(0, (dp, 0, vstride), across, channels, (LS, 0, 1), stride, (g, 0, vstride), end - begin)
                 add_packed(dV, head * nodes, P, dp, vstride, low, high, plan.node)
                 substitute(M, stride, columns, begin, end, plan, upper_t, lower_t, inverse, head)
                 edge_products(dweight, (slot * heads + head) * edges, M, L, stride, columns, begin, end, plan)
-            multiply(False, (dn, 0, nstride), size, states, (dS, 0, stride), 1, (b, 0, nstride), high - low)
+            multiply(0, (dn, 0, nstride), size, states, (dS, 0, stride), 1, (b, 0, nstride), high - low)
             add_packed(dC, (slot * groups + group) * nodes, N, dn, nstride, begin, end, plan.node)
             multiply(
                 False,

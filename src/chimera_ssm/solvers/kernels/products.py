@@ -29,53 +29,53 @@ def matrix(rows, columns, dtype):
 
 
 @kernel
-def multiply(add, out, rows, columns, a, a_column, b, size):
-    """``out = a b``, or ``out += a b`` if ``add``, of ``rows`` × ``size`` and ``size`` × ``columns``.
+def multiply(keep, out, rows, columns, a, a_column, b, size):
+    """``out = keep · out + a b``, where out is not read if ``keep`` is 0; a of ``rows`` × ``size``, b × ``columns``.
 
     Elements of a row of a are ``a_column`` apart: a may be a transpose.
     """
     for c in range(0, columns, COLUMNS):
         for r in range(0, rows, ROWS):
-            tile(add, out, r, c, a[0], a[1] + r * a[2], a[2], a_column, b[0], b[1] + c, b[2], size)
+            tile(keep, out, r, c, a[0], a[1] + r * a[2], a[2], a_column, b[0], b[1] + c, b[2], size)
 
 
 @kernel
-def multiply_lower(add, out, rows, columns, a, b):
+def multiply_lower(keep, out, rows, columns, a, b):
     """The same for a square a that has zeros above its diagonal."""
     for c in range(0, columns, COLUMNS):
         for r in range(0, rows, ROWS):
-            tile(add, out, r, c, a[0], a[1] + r * a[2], a[2], 1, b[0], b[1] + c, b[2], r + ROWS)
+            tile(keep, out, r, c, a[0], a[1] + r * a[2], a[2], 1, b[0], b[1] + c, b[2], r + ROWS)
 
 
 @kernel
-def multiply_turned_lower(add, out, rows, columns, a, b):
+def multiply_turned_lower(keep, out, rows, columns, a, b):
     """The same for the transpose of such an a."""
     for c in range(0, columns, COLUMNS):
         for r in range(0, rows, ROWS):
-            tile(add, out, r, c, a[0], a[1] + r * a[2] + r, 1, a[2], b[0], b[1] + r * b[2] + c, b[2], rows - r)
+            tile(keep, out, r, c, a[0], a[1] + r * a[2] + r, 1, a[2], b[0], b[1] + r * b[2] + c, b[2], rows - r)
 
 
 @kernel
-def multiply_to_lower(add, out, rows, a, b, size):
+def multiply_to_lower(keep, out, rows, a, b, size):
     """The tiles of a square product that are not above its diagonal."""
     for c in range(0, rows, COLUMNS):
         for r in range(c, rows, ROWS):
-            tile(add, out, r, c, a[0], a[1] + r * a[2], a[2], 1, b[0], b[1] + c, b[2], size)
+            tile(keep, out, r, c, a[0], a[1] + r * a[2], a[2], 1, b[0], b[1] + c, b[2], size)
 
 
 @inlined
-def tile(add, out, r, c, a, ao, a_row, a_column, b, bo, b_stride, size):
+def tile(keep, out, r, c, a, ao, a_row, a_column, b, bo, b_stride, size):
     """Eight rows of sixteen columns of a product."""
     o = out[1] + r * out[2] + c
     if _WIDE:
-        tile_8(add, out[0], o, out[2], a, ao, a_row, a_column, b, bo, b_stride, size)
+        tile_8(keep, out[0], o, out[2], a, ao, a_row, a_column, b, bo, b_stride, size)
     else:
-        tile_4(add, out[0], o, out[2], a, ao, a_row, a_column, b, bo, b_stride, size)
-        tile_4(add, out[0], o + 4 * out[2], out[2], a, ao + 4 * a_row, a_row, a_column, b, bo, b_stride, size)
+        tile_4(keep, out[0], o, out[2], a, ao, a_row, a_column, b, bo, b_stride, size)
+        tile_4(keep, out[0], o + 4 * out[2], out[2], a, ao + 4 * a_row, a_row, a_column, b, bo, b_stride, size)
 
 
 @inlined
-def tile_8(add, out, o, stride, a, ao, a_row, a_column, b, bo, b_stride, size):
+def tile_8(keep, out, o, stride, a, ao, a_row, a_column, b, bo, b_stride, size):
     """Eight rows at once."""
     y0 = y1 = y2 = y3 = y4 = y5 = y6 = y7 = splat(out.dtype.type(0))
     for k in range(size):
@@ -84,27 +84,27 @@ def tile_8(add, out, o, stride, a, ao, a_row, a_column, b, bo, b_stride, size):
         y2, y3 = fma(at(a, p + 2 * a_row), x, y2), fma(at(a, p + 3 * a_row), x, y3)
         y4, y5 = fma(at(a, p + 4 * a_row), x, y4), fma(at(a, p + 5 * a_row), x, y5)
         y6, y7 = fma(at(a, p + 6 * a_row), x, y6), fma(at(a, p + 7 * a_row), x, y7)
-    leave(add, out, o, stride, y0, y1, y2, y3)
-    leave(add, out, o + 4 * stride, stride, y4, y5, y6, y7)
+    leave(keep, out, o, stride, y0, y1, y2, y3)
+    leave(keep, out, o + 4 * stride, stride, y4, y5, y6, y7)
 
 
 @inlined
-def tile_4(add, out, o, stride, a, ao, a_row, a_column, b, bo, b_stride, size):
+def tile_4(keep, out, o, stride, a, ao, a_row, a_column, b, bo, b_stride, size):
     """Four rows at once."""
     y0 = y1 = y2 = y3 = splat(out.dtype.type(0))
     for k in range(size):
         x, p = load(b, bo + k * b_stride), ao + k * a_column
         y0, y1 = fma(at(a, p), x, y0), fma(at(a, p + a_row), x, y1)
         y2, y3 = fma(at(a, p + 2 * a_row), x, y2), fma(at(a, p + 3 * a_row), x, y3)
-    leave(add, out, o, stride, y0, y1, y2, y3)
+    leave(keep, out, o, stride, y0, y1, y2, y3)
 
 
 @inlined
-def leave(add, out, o, stride, y0, y1, y2, y3):
-    """Store four rows, or add them to what is there."""
-    if add:
-        y0, y1 = y0 + load(out, o), y1 + load(out, o + stride)
-        y2, y3 = y2 + load(out, o + 2 * stride), y3 + load(out, o + 3 * stride)
+def leave(keep, out, o, stride, y0, y1, y2, y3):
+    """Store four rows, what is there times ``keep`` added."""
+    if keep != 0:
+        y0, y1 = fma(keep, load(out, o), y0), fma(keep, load(out, o + stride), y1)
+        y2, y3 = fma(keep, load(out, o + 2 * stride), y2), fma(keep, load(out, o + 3 * stride), y3)
     store(out, o, y0)
     store(out, o + stride, y1)
     store(out, o + 2 * stride, y2)
