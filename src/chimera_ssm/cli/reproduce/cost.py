@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> None:
         ratios = [f"{measured.ratio:.2f}", f"{PAPER:.1f}", f"{measured.ratio - PAPER:+.2f}"]
         rows.append([what, f"{size:,}, {other:,}", *seconds, *ratios])
     command = f"chimera reproduce cost --scale {scale}"
-    machine = ", ".join(map(str, describe_machine().values()))
+    machine = ", ".join(f"{name} {value}" for name, value in describe_machine().items())
     blocks: list[Block] = [
         Words(
             f"Measured by `{command}`: forward and backward of {_SAMPLES[scale]} samples, in turns, the best of each. "

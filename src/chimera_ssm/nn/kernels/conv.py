@@ -86,18 +86,21 @@ def backward(first, last, size, table, x, z_stride, t_stride, weight, bias, g, d
     """Set ``dx``, add to ``dweight`` and ``dbias`` for incoming gradients g; a task is a block of channels."""
     (taps, T), D = table.shape, bias.size
     nodes, rows, places = np.empty(taps, np.int64), np.empty(taps, np.int64), np.empty(taps, np.int64)
-    to = np.empty(taps, np.int64)
+    da = np.empty(size, dx.dtype)
     for task in range(first, last):
+        start, stop = task * size, min((task + 1) * size, D)
         for z in range(g.shape[0]):
-            clear(dx, z * T * D + task * size, min(size, D - task * size), T, D)
+            clear(dx, z * T * D + start, stop - start, T, D)
             for t in range(T):
                 count, o = look_around(table, t, D, nodes, places), (z * T + t) * D
                 multiples(rows, nodes, count, t_stride, z * z_stride)
-                multiples(to, nodes, count, D, z * T * D)
-                for c in range(task * size, min((task + 1) * size, D), WIDTH):
+                for c in range(start, stop, WIDTH):
                     d = through_silu(g, o + c, convolved(c, count, rows, places, x, weight, bias))
+                    store(da, c - start, d)
                     store(dbias, c, load(dbias, c) + d)
-                    for k in range(count):
-                        w = at(places, k) + c
-                        add_product(dweight, w, d, load(x, at(rows, k) + c))
-                        add_product(dx, at(to, k) + c, d, load(weight, w))
+                for k in range(count):
+                    row, w, to = at(rows, k), at(places, k), (z * T + at(nodes, k)) * D
+                    for c in range(start, stop, WIDTH):
+                        d = load(da, c - start)
+                        add_product(dweight, w + c, d, load(x, row + c))
+                        add_product(dx, to + c, d, load(weight, w + c))
