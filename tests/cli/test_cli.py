@@ -139,7 +139,8 @@ def test_a_case_that_is_ended_by_the_system_is_named(monkeypatch):
         alone.measure_alone(cases.CASES["small"], 0.01, None)
 
 
-def test_functions_take_turns_after_a_first_call():
+def test_functions_take_turns_after_a_first_call(monkeypatch):
+    monkeypatch.setattr(measure, "TURN", 0)
     calls = []
     timings = measure.take_turns([lambda: calls.append("work"), lambda: calls.append("baseline")], seconds=0.001)
     assert calls == ["work", "baseline"] * (len(calls) // 2)
@@ -152,6 +153,15 @@ def test_the_time_is_bounded_where_a_call_is_slow(monkeypatch):
     monkeypatch.setattr(measure, "perf_counter", lambda: next(clock))  # a second for each look at the clock
     (timing,) = measure.take_turns([lambda: None], seconds=0.5)
     assert timing == measure.Timing(best=1, median=1, rounds=1)
+
+
+def test_short_calls_are_repeated_in_a_turn(monkeypatch):
+    calls, now = [], iter(k / 8 for k in range(1000))
+    monkeypatch.setattr(measure, "perf_counter", lambda: next(now))
+    monkeypatch.setattr(measure, "TURN", 0.5)
+    timings = measure.take_turns([lambda: calls.append("work"), lambda: calls.append("baseline")], seconds=1)
+    assert calls[2:10] == ["work"] * 4 + ["baseline"] * 4
+    assert {(t.best, t.median) for t in timings} == {(1 / 8, 1 / 8)}
 
 
 class Fake:
@@ -171,7 +181,8 @@ class Fake:
 
 
 @pytest.mark.parametrize("forward_only", [True, False])
-def test_a_case_is_measured_forward_and_backward(forward_only):
+def test_a_case_is_measured_forward_and_backward(forward_only, monkeypatch):
+    monkeypatch.setattr(measure, "TURN", 0)
     work, baseline = Fake(), Fake()
     case = cases.Case("fake", "nothing", "nothing", work, baseline, 1e9, 1e-9, forward_only=forward_only)
     result = measure.measure(case, seconds=0.002)

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from chimera_ssm.cli.bench.measure import Comparison, Result
+from chimera_ssm.cli.bench.measure import TURN, Comparison, Result
 from chimera_ssm.cli.bench.scaling import Point
 from chimera_ssm.cli.bench.table import HEADER, LEGEND, ratio_text, rows, target_text
 
@@ -88,8 +88,8 @@ def _page(run: Run, picture: str | None) -> Iterator[str]:
     yield f"| threads | {run.threads} |"
     yield from ("", "## Against the baselines", "")
     yield (
-        f"Work and baseline take turns for about {run.seconds:g} s, each case in a process of its own that keeps the "
-        f"memory it frees. {LEGEND}"
+        f"Work and baseline take turns of {1000 * TURN:g} ms, or one call if it takes longer, for about "
+        f"{run.seconds:g} s, each case in a process of its own that keeps the memory it frees. {LEGEND}"
     )
     yield "Float32, random data; 12 heads, N = P = 64, B and C shared by heads and batch 1 unless said."
     yield from ("", f"| {' | '.join(HEADER)} |", "|---" * len(HEADER) + "|")

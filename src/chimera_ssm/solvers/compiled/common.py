@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -63,6 +63,12 @@ def padded(x: Tensor, multiple: int) -> Tensor:
     """``x`` with zeros after its last dimension up to a multiple, contiguous."""
     missing = -x.shape[-1] % multiple
     return (pad(x, (0, missing)) if missing else x).contiguous()
+
+
+def joined_weights(weights: Sequence[Tensor]) -> Tensor:
+    """Weights ``[Z, H, E]`` of several topologies in one, ``[D·Z, H, E]``, with zeros where one has fewer edges."""
+    size = max([w.shape[-1] for w in weights])
+    return torch.cat([w if w.shape[-1] == size else pad(w, (0, size - w.shape[-1])) for w in weights])
 
 
 def empty(*shape: int, like: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from chimera_ssm.solvers.compiled.common import arrays_of, flatten, values_wanted
+from chimera_ssm.solvers.compiled.common import arrays_of, empty, flatten, values_wanted
 from chimera_ssm.topology import Topology
 
 #: Numbers of a block of columns: half of a second-level cache of half a megabyte in float32.
@@ -58,7 +58,7 @@ class CompiledLDU:
         from chimera_ssm.solvers.kernels.pool import run
 
         (G, T), S, parts = self.inverse.shape, self.plan.largest, self.plan.part.size - 1
-        x = self.inverse.new_empty(G, T, S)
+        x = empty(G, T, S, like=self.inverse)
         run(invert, G * parts, self.plan, *arrays_of(self.lower, self.upper, self.inverse, x),
             work=S * G * (T + 2 * self.lower.shape[1]))  # fmt: skip
         return x

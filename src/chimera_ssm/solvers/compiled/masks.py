@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from chimera_ssm.solvers.blocks import join, split
-from chimera_ssm.solvers.compiled.common import arrays_of, flipped, plan_of, quarters, values_wanted
+from chimera_ssm.solvers.compiled.common import flipped, joined_weights, plan_of, quarters, values_wanted
+from chimera_ssm.solvers.compiled.small import mix_small
 from chimera_ssm.topology import Topology
 
 #: Numbers of M that exist at once: enough to keep threads busy, few enough to stay in a cache.
@@ -57,17 +57,17 @@ def mix_by_masks(topologies: list[Topology], weights: list[Tensor], Cs: list[Ten
     first_use = tuple(pairs.index(pair) for pair in pairs)
     layout = topologies[0].once(
         ("mask layout", *topologies[1:], V.shape, Cs[0].shape, first_use),
-        lambda: _Layout(topologies, V.shape, Cs[0].shape, first_use),
+        lambda: Layout(topologies, V.shape, Cs[0].shape, first_use),
     )
+    if layout.small:
+        return mix_small(V, layout, *weights, *scales, *Cs, *Bs)
     if not torch.is_grad_enabled():
         return _forward(V, layout, (*weights, *scales, *Cs, *Bs), keep=False)[0]
     return _MaskMix.apply(V, layout, *weights, *scales, *Cs, *Bs)
 
 
-def _forward(V: Tensor, layout: _Layout, tensors: tuple[Tensor, ...], keep: bool) -> tuple[Tensor, list[Tensor]]:
+def _forward(V: Tensor, layout: Layout, tensors: tuple[Tensor, ...], keep: bool) -> tuple[Tensor, list[Tensor]]:
     """The mix, and the products S of each chunk if they are to be kept."""
-    if layout.small:
-        return _small_forward(V, layout, *quarters(tensors)), []
     inputs = _Inputs(layout, *quarters(tensors))
     v = layout.rows(V)
     y, kept = v.new_empty(v.shape), []
@@ -79,20 +79,9 @@ def _forward(V: Tensor, layout: _Layout, tensors: tuple[Tensor, ...], keep: bool
     return layout.nodes(y, V.shape), kept
 
 
-def _small_forward(V: Tensor, layout: _Layout, weights: Any, scales: Any, Cs: Any, Bs: Any) -> Tensor:
-    """The whole mix in one call; shapes are left to the kernel, each view would cost two microseconds."""
-    from chimera_ssm.solvers.kernels import small
-    from chimera_ssm.solvers.kernels.denormals import without_denormals
-
-    y = torch.empty_like(V, memory_format=torch.contiguous_format)
-    joined = torch.cat(_equally_long(weights)), torch.cat(scales), layout.joined(Cs), layout.joined(Bs)
-    without_denormals(small.small_forward, layout.share, layout.forward_plans, *arrays_of(*joined, V, y))
-    return y
-
-
 class _MaskMix(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, V: Tensor, layout: _Layout, *tensors: Tensor) -> Tensor:
+    def forward(ctx: Any, V: Tensor, layout: Layout, *tensors: Tensor) -> Tensor:
         keep = layout.products_are_small and any(ctx.needs_input_grad)
         y, kept = _forward(V, layout, tensors, keep) if values_wanted() else (torch.empty_like(V), [])
         ctx.save_for_backward(V, *tensors, *kept)
@@ -105,9 +94,6 @@ class _MaskMix(torch.autograd.Function):
         layout, (V, *saved) = ctx.layout, ctx.saved_tensors
         count = 4 * len(layout.topologies)
         inputs, kept = _Inputs(layout, *quarters(tuple(saved[:count]))), saved[count:]
-        if layout.small:
-            dV, gradients = inputs.small_gradients(V, grads[0])
-            return dV, None, *gradients.of_tensors()
         v, g = layout.rows(V), layout.rows(grads[0])
         dV, gradients = v.new_empty(v.shape), _Gradients(inputs)
         for number, chunk in enumerate(layout.chunks):
@@ -146,7 +132,7 @@ class _Chunk:
         return x if self.whole else x[self.groups]
 
 
-class _Layout:
+class Layout:
     """How a mask mix of given shapes is laid out; made once for these.
 
     Rows and columns are counted within each part of the topologies, columns in whole vectors:
@@ -240,9 +226,9 @@ class _Layout:
 class _Inputs:
     """Weights and scales ``[D, heads, ·]``, C and B of a mask mix, and what is made of them."""
 
-    def __init__(self, layout: _Layout, weights: Any, scales: Any, Cs: Any, Bs: Any):
+    def __init__(self, layout: Layout, weights: Any, scales: Any, Cs: Any, Bs: Any):
         self.layout = layout
-        self.weight = torch.cat(_equally_long(weights)).view(len(weights), layout.heads, -1)
+        self.weight = joined_weights(weights).view(len(weights), layout.heads, -1)
         self.scale = torch.cat(scales).view(len(scales), layout.heads, -1)
         self.Cs, self.Bs = Cs, Bs
 
@@ -251,23 +237,6 @@ class _Inputs:
         """``[groups·parts, side, N]`` of each pair's C and B."""
         rows = self.layout.rows
         return [(rows(self.Cs[d]), rows(self.Bs[d])) for d in self.layout.pairs]
-
-    def small_gradients(self, V: Tensor, G: Tensor) -> tuple[Tensor, _Gradients]:
-        """Its gradients in one call."""
-        from chimera_ssm.solvers.kernels import small
-        from chimera_ssm.solvers.kernels.denormals import without_denormals
-
-        layout, v, found = self.layout, self.layout.rows(V), _Gradients(self)
-        dV = torch.empty_like(v, memory_format=torch.contiguous_format)
-        C, B = layout.joined(self.Cs), layout.joined(self.Bs)
-        dC, dB = (torch.empty_like(x, memory_format=torch.contiguous_format) for x in (C, B))
-        found.pairs = list(zip(*(x.chunk(len(layout.pairs)) for x in (dC, dB)), strict=True))
-        given = arrays_of(self.weight, self.scale, C, B, v, layout.rows(G))
-        wanted = arrays_of(found.weight, found.scale, dC, dB, dV)
-        without_denormals(
-            small.small_backward, layout.share, layout.forward_plans, layout.backward_plans, *given, *wanted
-        )
-        return dV.view(V.shape), found
 
     def products(self, chunk: _Chunk, keep: bool) -> Tensor:
         """``S = C Bᵀ``, ``[pairs, groups, parts·side, columns]``; in memory of its own if it is to be kept."""
@@ -330,12 +299,6 @@ class _Gradients:
             *dCs.values(),
             *dBs.values(),
         ]
-
-
-def _equally_long(tensors: tuple[Tensor, ...]) -> list[Tensor]:
-    """With zeros where a topology has less."""
-    size = max([x.shape[-1] for x in tensors])
-    return [x if x.shape[-1] == size else pad(x, (0, size - x.shape[-1])) for x in tensors]
 
 
 def _stack_plans(plans: list[Any], name: str) -> Any:

@@ -88,6 +88,7 @@ def small_forward(share, plans, w, beta, C, B, V, Y):
 def small_backward(share, plans, back_plans, w, beta, C, B, V, G, dw, dbeta, dC, dB, dV):
     """Set all gradients for incoming ones ``G [H, T, P]``."""
     w, beta, C, B, V = shaped(plans, w, beta, C, B, V)
+    dw, dbeta = dw.reshape(w.shape), dbeta.reshape(beta.shape)
     (H, T, P), (blocks, _, N) = V.shape, C.shape
     K = -(-T // WIDTH) * WIDTH
     S, M = products(C, B, H // share, K), np.empty((H, T, K), V.dtype)
