@@ -192,6 +192,21 @@ def test_a_case_is_measured_forward_and_backward(forward_only, monkeypatch):
     assert (result.backward is None) == forward_only == (work.calls["forward_backward"] == 0)
 
 
+@pytest.mark.parametrize(
+    ("work", "millions"),
+    [
+        (works.TrainingStep("chimera", 224), 88),
+        (works.TrainingStep("vit", 224), 86.6),
+        (works.TextStep("chimera", 128), 110),
+        (works.TextStep("bert", 128), 109.5),
+    ],
+)
+def test_whole_models_are_as_large_as_their_names_say(work, millions):
+    with torch.device("meta"):
+        model = work.model()
+    assert model.num_parameters() == pytest.approx(millions * 1e6, rel=0.02)
+
+
 def result(forward, backward, name="small"):
     def compare(ratio, target):
         return measure.Comparison(measure.Timing(ratio, ratio, 3), measure.Timing(1.0, 1.0, 3), target)

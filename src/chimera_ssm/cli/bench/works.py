@@ -10,6 +10,7 @@ import chimera_ssm as chimera
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
+    from transformers import PreTrainedModel
 
     from chimera_ssm import Adjacency, Solver, Topology
 
@@ -123,16 +124,18 @@ class TrainingStep:
     image_size: int
     batch: int = 1
 
+    def model(self) -> PreTrainedModel:
+        """``chimera_image_base`` or ViT-B, which has 12 layers where Chimera has 22."""
+        sizes = {"num_labels": 1000, "image_size": self.image_size}
+        if self.mixer == "chimera":
+            return chimera.create_model("chimera_image_base", **sizes)
+        return chimera.image_classifier(self.mixer, num_hidden_layers=12, **sizes)
+
     def build(self) -> Steps:
         import torch
 
         torch.manual_seed(0)
-        sizes = {"num_labels": 1000, "image_size": self.image_size}
-        model = (
-            chimera.create_model("chimera_image_base", **sizes)
-            if self.mixer == "chimera"
-            else chimera.image_classifier(self.mixer, **sizes)
-        )
+        model = self.model()
         images = torch.randn(self.batch, 3, self.image_size, self.image_size)
         labels = torch.randint(1000, (self.batch,))
         return Steps(lambda: model(pixel_values=images, labels=labels).loss, [*model.parameters()])
@@ -150,17 +153,18 @@ class TextStep:
     length: int
     batch: int = 1
 
+    def model(self) -> PreTrainedModel:
+        """``chimera_text_base`` or BERT-B."""
+        if self.mixer == "chimera":
+            return chimera.create_model("chimera_text_base")
+        return chimera.text_model(self.mixer, num_hidden_layers=12, max_length=max(512, self.length), dropout=0.0)
+
     def build(self) -> Steps:
         import torch
         from torch.nn.functional import cross_entropy
 
         torch.manual_seed(0)
-        bert = {"num_hidden_layers": 12, "max_length": max(512, self.length), "dropout": 0.0}
-        model = (
-            chimera.create_model("chimera_text_base")
-            if self.mixer == "chimera"
-            else chimera.text_model(self.mixer, **bert)
-        )
+        model = self.model()
         words = torch.Generator().manual_seed(0)  # the same for both, whatever the models have drawn
         ids = torch.randint(1000, 30_000, (self.batch, self.length), generator=words)
         asked = torch.rand(ids.shape, generator=words) < 0.3
