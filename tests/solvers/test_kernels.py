@@ -115,6 +115,7 @@ CASES = {
     "states": problem(chimera.Line(700), state=4),
     "undirected": problem(chimera.UndirectedLine(700), state=4),
     "graph": problem(zoo.molecule(60)),
+    "graph, states": problem(zoo.molecule(900), state=4),
 }
 
 
@@ -151,6 +152,35 @@ def test_small_mixes(topologies, N, P, groups, shared):
 
     for found, expected in zip(results(None), results(chimera.Dense()), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("N", "P", "groups"), [(1, 1, 1), (4, 16, 4), (9, 40, 2)])
+@pytest.mark.parametrize(
+    "graph",
+    [
+        zoo.molecule(40),
+        chimera.Grid((5, 7)),
+        zoo.random_graph(12, 40),
+        chimera.batch([zoo.molecule(20), chimera.Graph(1, np.empty((2, 0), int)), zoo.random_tree(9)]),
+    ],
+    ids=str,
+)
+def test_states_of_graphs(graph, N, P, groups):
+    """Several blocks of states and channels, the last of them not whole; strided and expanded alike."""
+    torch.manual_seed(0)
+    weight = zoo.bounded_weights(graph, 2, 4, dtype=torch.float64).requires_grad_()
+    C, B = (torch.randn(2, graph.num_nodes, groups, N, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    V = torch.randn(2, graph.num_nodes, 4, P, dtype=torch.float64, requires_grad=True)
+    inputs = [weight, C, B, V]
+
+    def results(mix):
+        y = mix(*(x.transpose(1, 2) for x in inputs[1:]))
+        return [y, *torch.autograd.grad(y, inputs, torch.tensor(0.5, dtype=y.dtype).expand_as(y))]
+
+    found = results(lambda *x: compiled.lu_mix_states(graph, weight.flatten(0, 1), *x))
+    expected = results(lambda *x: chimera.mix(graph, weight, *x, solver=chimera.Dense()))
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
 
 
 @pytest.fixture

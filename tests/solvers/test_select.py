@@ -37,6 +37,8 @@ def test_small_mixes_go_through_the_mask_and_large_ones_through_states():
     assert chimera.select_solver(chimera.Grid((14, 14)).dags(), groups_per_head=1 / 12).form == "mask"
     assert chimera.select_solver(chimera.Grid((64, 64)).dags(), groups_per_head=1 / 12).form == "state"
     assert chimera.select_solver(zoo.molecule(150), 64, 16, 1 / 4).form == "mask"
+    assert chimera.select_solver(zoo.molecule(1500), 64, 16, 1 / 4).form == "state"
+    assert chimera.select_solver(chimera.batch([zoo.molecule(150)] * 10), 64, 16, 1 / 4).form == "mask"
     assert chimera.select_solver(chimera.Grid((200, 200)), 16, 16, 1 / 4).form == "state"
 
 

@@ -18,9 +18,15 @@ from chimera_ssm.topology.plans import FactorPlan
 MAX_ENTRIES = 1 << 27
 
 
-#: How much more a multiplication costs in columns that go through memory than in masks that stay in a cache (measured
-#: on molecules and planar graphs of 150 to 4,000 nodes, forward and backward: 15 to 100).
-_COLUMN_PENALTY = 40
+# What the work of kernels costs in multiplications of matrix products, measured on molecules and planar graphs of 64 to
+# 4,096 nodes, forward and backward, with 4 and 12 heads.
+
+#: In masks: rows are long, and on the way up the tree they begin at their first descendant.
+_MASK_SHARE = 1 / 4
+#: In states, which go through memory.
+_STATE_PENALTY = 2
+#: Entries of the factors that take as long as what else a node's states cost: entering, being read, gradients of edges.
+_NODE_ENTRIES = 8
 
 
 @dataclass(frozen=True)
@@ -57,20 +63,27 @@ class Elimination(Solver):
             return 2 * topology.num_nodes
         return topology.elimination_plan(MAX_ENTRIES).fill
 
+    def mask_work(self, topology: Topology) -> int:
+        whole = super().mask_work(topology)
+        return whole if topology.undirected_paths is not None else int(_MASK_SHARE * whole)
+
     def state_work(self, topology: Topology, N: int, P: int, groups_per_head: float) -> float:
-        if topology.undirected_paths is None:
-            return _COLUMN_PENALTY * super().state_work(topology, N, P, groups_per_head)
-        return 2 * scan_mix_work(topology.num_nodes, N, P, groups_per_head)
+        if topology.undirected_paths is not None:
+            return 2 * scan_mix_work(topology.num_nodes, N, P, groups_per_head)
+        return _STATE_PENALTY * (self.column_work(topology) + _NODE_ENTRIES * topology.num_nodes) * N * P
 
 
 class CompiledResolvent(ExactResolvent):
-    """A resolvent by compiled kernels, which also mix with blocks of its columns while they are in a cache."""
+    """A resolvent by compiled kernels, which also mix: with blocks of its columns, or of states, in a cache."""
 
     def mask(self) -> Tensor:
         return self._rows()
 
     def mix_mask(self, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
         return compiled.lu_mix_mask(self.topology, self.weight, C, B, V)
+
+    def mix_states(self, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
+        return compiled.lu_mix_states(self.topology, self.weight, C, B, V)
 
 
 class LDU:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import chimera_ssm as chimera
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
-    from transformers import PreTrainedModel
 
     from chimera_ssm import Adjacency, Solver, Topology
 
@@ -124,7 +123,7 @@ class TrainingStep:
     image_size: int
     batch: int = 1
 
-    def model(self) -> PreTrainedModel:
+    def model(self) -> Any:
         """``chimera_image_base`` or ViT-B, which has 12 layers where Chimera has 22."""
         sizes = {"num_labels": 1000, "image_size": self.image_size}
         if self.mixer == "chimera":
@@ -153,7 +152,7 @@ class TextStep:
     length: int
     batch: int = 1
 
-    def model(self) -> PreTrainedModel:
+    def model(self) -> Any:
         """``chimera_text_base`` or BERT-B."""
         if self.mixer == "chimera":
             return chimera.create_model("chimera_text_base")

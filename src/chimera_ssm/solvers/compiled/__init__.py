@@ -7,6 +7,7 @@ from chimera_ssm.solvers.compiled.chunks import mix_by_chunks
 from chimera_ssm.solvers.compiled.columns import CompiledSweep, spread
 from chimera_ssm.solvers.compiled.common import plain_pytorch, usable
 from chimera_ssm.solvers.compiled.lu import CompiledLDU, lu_mix_mask
+from chimera_ssm.solvers.compiled.lu_states import lu_mix_states
 from chimera_ssm.solvers.compiled.masks import mix_by_masks
 from chimera_ssm.solvers.compiled.series import fits, series
 from chimera_ssm.solvers.compiled.states import mix_by_states
@@ -17,6 +18,7 @@ __all__ = [
     "CompiledSweep",
     "fits",
     "lu_mix_mask",
+    "lu_mix_states",
     "mix_by_chunks",
     "mix_by_masks",
     "mix_by_states",
