@@ -63,10 +63,9 @@ def _make(topology: Topology, carry: bool) -> SweepPlan:
     column = row % topology.block_plan.shape[1]
     low, high = _hearing(column, *_entering(step[source], step[target], node.size)[:2])
 
-    carried = np.full(node.size, -1)
-    handed = np.flatnonzero(step[source] + 1 == step[target]) if carry else np.array([], dtype=np.int64)
+    carried, is_handed = np.full(node.size, -1), carry & (step[source] + 1 == step[target])
+    handed, others = np.flatnonzero(is_handed), np.flatnonzero(~is_handed)
     carried[step[target[handed]]] = handed
-    others = np.setdiff1d(np.arange(source.size), handed)
     begin, source_step, order = _entering(step[source[others]], step[target[others]], node.size)
     slot, slots, last = _allocate(begin, source_step, not carry)
     edge = others[order]
