@@ -16,15 +16,9 @@ from chimera_ssm.topology.plans import FactorPlan
 
 #: Entries of L + U above which factors are refused: half a gigabyte for each head in float32.
 MAX_ENTRIES = 1 << 27
-
-
-# What the work of kernels costs in multiplications of matrix products, measured on molecules and planar graphs of 64 to
-# 4,096 nodes, forward and backward, with 4 and 12 heads.
-
-#: In masks: rows are long, and on the way up the tree they begin at their first descendant.
-_MASK_SHARE = 1 / 4
-#: In states, which go through memory.
-_STATE_PENALTY = 2
+#: How much more a multiplication costs in states, which go through memory, than in masks (measured on molecules and
+#: planar graphs of 64 to 4,096 nodes, forward and backward, with 4 and 12 heads).
+_STATE_PENALTY = 2.5
 #: Entries of the factors that take as long as what else a node's states cost: entering, being read, gradients of edges.
 _NODE_ENTRIES = 8
 
@@ -64,8 +58,8 @@ class Elimination(Solver):
         return topology.elimination_plan(MAX_ENTRIES).fill
 
     def mask_work(self, topology: Topology) -> int:
-        whole = super().mask_work(topology)
-        return whole if topology.undirected_paths is not None else int(_MASK_SHARE * whole)
+        """Half of all columns' work on graphs: on the way up the tree a row is zero but for its descendants."""
+        return super().mask_work(topology) // (1 if topology.undirected_paths is not None else 2)
 
     def state_work(self, topology: Topology, N: int, P: int, groups_per_head: float) -> float:
         if topology.undirected_paths is not None:
