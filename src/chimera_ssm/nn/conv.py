@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -68,6 +69,8 @@ class WindowConv(LocalConv):
         nn.init.uniform_(self.bias, -bound, bound)
 
     def forward(self, x: Tensor, topology: Topology) -> Tensor:
+        if _half_on_cpu(x):
+            return _in_float32(self.forward, x, topology)
         if topology.num_parts > 1 or self.num_axes not in _CONV:
             return self._gather(x, topology)
         backward = self.causal and getattr(topology, "reverse", False)
@@ -76,6 +79,8 @@ class WindowConv(LocalConv):
         return y.flip(1) if backward else y
 
     def activated(self, x: Tensor, topology: Topology) -> Tensor:
+        if _half_on_cpu(x):
+            return _in_float32(self.activated, x, topology)
         weight, bias = self.weight.flatten(1).t().to(x.dtype), self.bias.to(x.dtype)
         if x.numel() == 0 or bias.numel() % 16 or not kernels.usable(x, weight):
             return super().activated(x, topology)
@@ -97,6 +102,17 @@ class WindowConv(LocalConv):
         for nodes, weight in zip(table, self.weight.flatten(1).t(), strict=True):
             y = y + weight.to(x.dtype) * padded.index_select(1, nodes)
         return y
+
+
+def _half_on_cpu(x: Tensor) -> bool:
+    """Kernels have 32 bits at least; PyTorch's depthwise ``conv3d`` in bfloat16 has gradients from unset memory."""
+    return x.device.type == "cpu" and x.dtype in (torch.bfloat16, torch.float16)
+
+
+def _in_float32(convolve: Callable[[Tensor, Topology], Tensor], x: Tensor, topology: Topology) -> Tensor:
+    """A convolution computed in float32, in the dtype of ``x``."""
+    with torch.autocast("cpu", enabled=False):
+        return convolve(x.float(), topology).to(x.dtype)
 
 
 class _ActivatedWindow(torch.autograd.Function):
