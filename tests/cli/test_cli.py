@@ -129,6 +129,12 @@ def test_quick_bench_prints_a_table_and_writes_its_figures(tmp_path, capsys):
     assert run["machine"]["torch"] in text
 
 
+def test_what_was_added_to_a_page_by_hand_is_kept():
+    added = f"{report.BY_HAND}\n\n## More\n"
+    assert report.by_hand(f"# Performance\n\n{added}") == f"\n{added}"
+    assert report.by_hand("# Performance\n") == ""
+
+
 def killed(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -49,6 +49,7 @@ def run(args: argparse.Namespace) -> None:
     from chimera_ssm.planning.launch import slurm, torchrun
     from chimera_ssm.recipes import all_recipes, find_recipe
 
+    _check(args)
     scale = _scale(args.recipe, args.scale)
     recipe = find_recipe(args.recipe, scale)
     changes = given(args, recipe)
@@ -59,8 +60,12 @@ def run(args: argparse.Namespace) -> None:
     rich.print(f"[bold]{args.recipe}[/] at the {scale}'s scale: {all_recipes()[args.recipe].doc}")
     rich.print(_table(plan))
     rich.print(_assumptions(plan))
+    if not plan.fits and plan.fitting:
+        changes |= {"micro_batch": plan.fitting}
     words = [args.recipe, "--scale", scale, *_as_options(changes)]
-    print(f"\non {'each of the nodes' if machine.nodes > 1 else 'the machine'}:\n  {torchrun(words, machine)}")
+    smaller = "" if plan.fits or not plan.fitting else ", with a micro-batch that fits"
+    where = "each of the nodes" if machine.nodes > 1 else "the machine"
+    print(f"\non {where}{smaller}:\n  {torchrun(words, machine)}")
     if args.slurm is None:
         print("with SLURM: add --slurm FILE, then sbatch FILE")
     else:
@@ -68,6 +73,13 @@ def run(args: argparse.Namespace) -> None:
         print(f"with SLURM:\n  sbatch {args.slurm}")
     if args.check:
         _tell_check(recipe)
+
+
+def _check(args: argparse.Namespace) -> None:
+    if args.price is not None and args.price < 0:
+        raise ValueError(f"--price must not be negative, found {args.price:g}")
+    if args.slurm is not None and not args.slurm.parent.is_dir():
+        raise ValueError(f"cannot write {args.slurm}: there is no folder {args.slurm.parent}; create it first")
 
 
 def _scale(name: str, asked: str | None) -> Any:

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         "input", nargs="?", metavar="INPUT",
         help="an image's file, a sentence ([MASK] stands for words to guess), a molecule as SMILES, or the number of a "
         "test sample (0); of a topology: line:8, sequence:8, grid:4x5, ring:6, tree:15, smiles:CCO, or a file with an "
-        "edge on each line, a b or a -> b",
+        "edge on each line, 0 1 for both ways or 0 -> 1 for one",
     )  # fmt: skip
     parser.add_argument("--node", metavar="NODE", help="who hears: its number or label, such as a word or C3")
     parser.add_argument("--layer", type=int, metavar="N", help="from 0 on; the mean over all if omitted")

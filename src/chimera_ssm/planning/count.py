@@ -76,7 +76,9 @@ class Work:
 
 
 def count(recipe: Recipe, task: Task, samples: int, half: torch.dtype | None = None) -> Work:
-    """The work of one micro-batch, from four small steps.
+    """The work of one micro-batch, from small steps: with one and two layers, and one and two samples.
+
+    Graphs differ in size, so that two of them tell nothing of others: their micro-batch is run as it is.
 
     Args:
         recipe: what is trained; its number of layers is taken from ``num_hidden_layers``.
@@ -84,11 +86,14 @@ def count(recipe: Recipe, task: Task, samples: int, half: torch.dtype | None = N
         samples: of the micro-batch.
         half: what autocast should compute in; nothing for 32 bits.
     """
-    one, two = (
-        _line(count_step(recipe, task, layers, 1, half), count_step(recipe, task, layers, 2, half), samples)
-        for layers in (1, 2)
-    )
-    return _line(one, two, layers_of(recipe))
+
+    def with_layers(layers: int) -> Work:
+        if recipe.kind == "graph":
+            return count_step(recipe, task, layers, samples, half)
+        one, two = (count_step(recipe, task, layers, few, half) for few in (1, 2))
+        return _line(one, two, samples)
+
+    return _line(with_layers(1), with_layers(2), layers_of(recipe))
 
 
 def layers_of(recipe: Recipe) -> int:

@@ -147,6 +147,7 @@ def draw(shown: Shown, path: Path) -> None:
     """A picture of the topology, of its DAGs with their levels, and of the resolvent."""
     from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     from chimera_ssm.show.picture import RAMP, links
 
@@ -156,7 +157,8 @@ def draw(shown: Shown, path: Path) -> None:
     axes = figure.subplots(1, 2 + len(drawn))
     drawing = shown.view.scene.drawing
     links(axes[0], places, drawing["links"], drawing["directed"])
-    _dots(axes[0], places, drawing["symbols"], "#f6f3fb", shown.view.scene.title)
+    texts = [text if text.isdigit() else f"{text}{k}" for k, text in enumerate(map(str, drawing["symbols"]))]
+    _dots(axes[0], places, texts, "#f6f3fb", shown.view.scene.title)
     for k, dag in enumerate(drawn):
         levels = dag.levels.numpy()
         links(axes[1 + k], places, [(a, b, 1) for a, b in dag.edge_index.t().tolist()], True)
@@ -165,15 +167,16 @@ def draw(shown: Shown, path: Path) -> None:
     low, high = span(shown.view.planes[0])
     matrix = axes[-1].imshow(np.maximum(shown.view.planes[0, 0], low), cmap=RAMP, norm=LogNorm(low, high))
     axes[-1].set(title=f"resolvent: {shown.view.menus[0][1][0]}", xlabel="is heard", ylabel="hears")
+    for axis in (axes[-1].xaxis, axes[-1].yaxis):
+        axis.set_major_locator(MaxNLocator(integer=True))
     figure.colorbar(matrix, ax=axes[-1], shrink=0.8)
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=110, bbox_inches="tight")
 
 
 def _dots(axes: Any, places: Array, texts: list[Any], shades: Any, title: str) -> None:
     axes.scatter(*places.T, s=200, c=shades, edgecolors="#655d73", zorder=2)
     for (x, y), text in zip(places, texts, strict=True):
         axes.text(x, y, str(text), ha="center", va="center", size=8, zorder=3)
-    axes.set(title=title, aspect="equal")
-    axes.margins(0.15)
-    axes.invert_yaxis()
+    (left, top), (right, bottom) = places.min(0) - 0.6, places.max(0) + 0.6  # a line has no height of its own
+    axes.set(title=title, aspect="equal", xlim=(left, right), ylim=(bottom, top))
     axes.axis("off")

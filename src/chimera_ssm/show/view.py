@@ -49,7 +49,7 @@ class Scene:
         if name.isdigit() and int(name) < len(self.labels):
             return int(name)
         raise ValueError(
-            f"--node names a {self.node} by its number, 0 to {len(self.labels) - 1}, or by its label such as "
+            f"--node is the number of one {self.node}, 0 to {len(self.labels) - 1}, or its label such as "
             f"{self.labels[self.focus]!r}; found {name!r}"
         )
 
@@ -94,7 +94,7 @@ def span(values: Array) -> tuple[float, float]:
     """The values at the two ends of the colours."""
     high = float(values.max(initial=0.0)) or 1.0
     least = float(values[values > 0].min(initial=high))
-    return max(least, high / SPAN) * (1 - 1e-6), high
+    return max(least / 2, high / SPAN) * (1 - 1e-6), high  # the least is told from nothing
 
 
 def view_of(scene: Scene, hear: Callable[[list[int]], Array], node: int, layer: int | None, head: int | None) -> View:

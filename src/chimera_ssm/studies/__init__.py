@@ -36,7 +36,7 @@ def find_studies(name: str, scale: Scale | None = None) -> dict[str, Study]:
     if name in TABLES:
         table = TABLES[name]
         return {study: find_study(study).part(table.section) for study in table.studies[scale or "laptop"]}
-    names = [*TABLES, *all_studies()]
+    names = list(dict.fromkeys([*TABLES, *all_studies()]))
     if name not in names:
         raise ValueError(unknown(f"table or study {name!r}", name, names))
     if scale is not None:

@@ -113,7 +113,8 @@ def _write(done: Run, args: argparse.Namespace) -> None:
     if args.docs is not None:
         if args.plot is not None:
             picture = Path(os.path.relpath(args.plot, args.docs.parent)).as_posix()
-        args.docs.write_text(report.as_page(done, picture), encoding="utf-8")
+        before = args.docs.read_text(encoding="utf-8") if args.docs.exists() else ""
+        args.docs.write_text(report.as_page(done, picture) + report.by_hand(before), encoding="utf-8")
     for path in (args.json, args.plot, args.docs):
         if path is not None:
             print(f"wrote {path}")

@@ -15,6 +15,9 @@ from chimera_ssm.cli.bench.measure import TURN, Comparison, Result
 from chimera_ssm.cli.bench.scaling import Point
 from chimera_ssm.cli.bench.table import HEADER, LEGEND, ratio_text, rows, target_text
 
+#: After this comment a page belongs to whoever writes there.
+BY_HAND = "<!-- by hand -->"
+
 
 @dataclass(frozen=True)
 class Run:
@@ -79,6 +82,12 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
 def as_page(run: Run, picture: str | None) -> str:
     """The page in Markdown; ``picture`` is the path of the plot as seen from the page."""
     return "\n".join(_page(run, picture)) + "\n"
+
+
+def by_hand(page: str) -> str:
+    """What somebody has added to a page, from `BY_HAND` on: it is kept when the page is written again."""
+    _, mark, added = page.partition(BY_HAND)
+    return f"\n{mark}{added}" if mark else ""
 
 
 def _page(run: Run, picture: str | None) -> Iterator[str]:
