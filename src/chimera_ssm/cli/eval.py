@@ -41,6 +41,8 @@ def run(args: argparse.Namespace) -> None:
     from chimera_ssm.training.run import open_run
     from chimera_ssm.training.settings import keys
 
+    if args.json is not None and not args.json.parent.is_dir():
+        raise ValueError(f"cannot write {args.json}: there is no folder {args.json.parent}; create it first")
     run = open_run(_folder(args.run))
     checkpoint = args.run if args.run.suffix == ".ckpt" else latest_checkpoint(run)
     if checkpoint is None:

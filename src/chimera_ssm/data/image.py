@@ -217,6 +217,8 @@ def read_image(path: str | Path, num_channels: int) -> Tensor:
     try:
         with Image.open(path) as image:
             return as_tensor(image, num_channels)
+    except FileNotFoundError as error:
+        raise ValueError(f"there is no image {path}") from error
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ValueError(f"cannot read the image {path}: {error}; remove or replace it") from error
 

@@ -33,12 +33,13 @@ class Trained:
 
     def sample(self, given: str | None, instead: str) -> Any | None:
         """The test sample that a number, or nothing, stands for; ``None`` if the input is none of these."""
-        if given is not None and not given.isdigit():
+        number = given is None or given.lstrip("-").isdigit()
+        if not number:
             return None
         if self.run is None:
             raise ValueError(f"{self.folder} is a model without its data: name {instead} to look at")
         samples = self.run.recipe.task().test_samples()
-        if int(given or 0) >= len(samples):
+        if not 0 <= int(given or 0) < len(samples):
             raise ValueError(f"there are {len(samples)} test samples, numbered from 0; found {given}")
         with torch.random.fork_rng():
             torch.manual_seed(0)  # the same words are masked each time

@@ -17,6 +17,8 @@ def scene(trained: Trained, given: str | None) -> tuple[Scene, dict[str, Any]]:
     from transformers import AutoTokenizer
 
     tokenizer: Any = AutoTokenizer.from_pretrained(trained.folder)
+    if given is not None and not given.strip():
+        raise ValueError("the sentence is empty: give some words, or the number of a test sample")
     sample = trained.sample(given, "a sentence")
     ids = tokenizer(given, return_tensors="pt")["input_ids"] if sample is None else sample["input_ids"][None]
     tokens: list[str] = tokenizer.convert_ids_to_tokens(ids[0])

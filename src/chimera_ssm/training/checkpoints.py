@@ -58,8 +58,7 @@ def write_durably(path: Path, write: Any) -> None:
         aside.unlink(missing_ok=True)
         reason = error.strerror if isinstance(error, OSError) and error.strerror else _root_reason(error)
         raise OSError(
-            f"cannot write {path}: {reason}; make room or choose another folder with --out, "
-            f"what was written before is intact"
+            f"cannot write {path}: {reason}; make room or choose another folder, what was written before is intact"
         ) from error
 
 
