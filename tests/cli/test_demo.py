@@ -108,7 +108,7 @@ def _show(out, folder, capsys):
         (["show", "topology"], "which topology? for example: chimera show topology grid:4x5"),
         (["show", "topology", "grid:2x2", "--layer", "1"], "layers and heads are a model's"),
         (["show", "topology", "cube"], "there is no topology and no file 'cube'"),
-        (["show", "topology", "ring:4", "--node", "4"], "--node names a node by its number, 0 to 3"),
+        (["show", "topology", "ring:4", "--node", "4"], "--node is the number of one node, 0 to 3"),
         (["show", "topology", "ring:4", "--out", "no/where.png"], "there is no folder no; create it first"),
     ],
 )

@@ -91,7 +91,7 @@ def test_large_inputs_keep_some_nodes_and_the_chosen_one(monkeypatch):
     ("kind", "given", "options", "message"),
     [
         ("image", None, (None, None, None), "a model without its data: name an image's file"),
-        ("image", "nowhere.png", (None, None, None), "cannot read the image nowhere.png"),
+        ("image", "nowhere.png", (None, None, None), "there is no image nowhere.png"),
         ("image", "one.png", ("9,9", None, None), "--node is the number of one patch, 0 to 15, or its label"),
         ("text", SENTENCE, (None, 2, None), "--layer is from 0 to 1 in this model, found 2"),
         ("text", SENTENCE, (None, None, -1), "--head is from 0 to 3 in this model, found -1"),
