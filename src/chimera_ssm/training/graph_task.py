@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from torchmetrics import Metric
 
 SIZES = (
-    "hidden_size", "num_hidden_layers", "state_size", "num_heads", "expand", "mlp_ratio", "dropout", "mixer", "local",
-    "norm", "resolvent", "gamma", "terms", "position_features",
+    "hidden_size", "num_hidden_layers", "state_size", "num_heads", "expand", "dropout", "mixer", "local", "norm",
+    "resolvent", "gamma", "terms", "position_features",
 )  # fmt: skip
 FACTS = (
     "node_features", "edge_features", "level", "problem_type", "num_labels", "label_mean", "label_std",

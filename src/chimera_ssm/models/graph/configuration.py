@@ -46,7 +46,6 @@ class ChimeraGraphConfig(PreTrainedConfig):
         state_size: N.
         num_heads: H of Chimera, or of attention.
         expand: inner width of Chimera in units of ``hidden_size``.
-        mlp_ratio: width of the feed-forward networks beside Chimera in units of ``hidden_size``.
         dropout: probability in training.
         initializer_range: standard deviation of initial weights of embeddings.
         kwargs: what all configurations of `transformers` take, such as ``num_labels`` and ``id2label``.
@@ -74,7 +73,6 @@ class ChimeraGraphConfig(PreTrainedConfig):
     state_size: int = 96
     num_heads: int = 2
     expand: int = 1
-    mlp_ratio: int = 4
     dropout: float = 0.1
     initializer_range: float = 0.02
 
@@ -83,7 +81,7 @@ class ChimeraGraphConfig(PreTrainedConfig):
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}; found {getattr(self, name)!r}")
-        for name in ("hidden_size", "num_hidden_layers", "state_size", "num_heads", "expand", "mlp_ratio"):
+        for name in ("hidden_size", "num_hidden_layers", "state_size", "num_heads", "expand"):
             _check_size(name, getattr(self, name))
         for name in ("node_features", "edge_features"):
             sizes = getattr(self, name)

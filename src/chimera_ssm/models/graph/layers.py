@@ -49,9 +49,8 @@ class ChimeraGraphLayer(GradientCheckpointingLayer):
             solver=Neumann(config.terms) if config.resolvent == "neumann" else None,
         )  # fmt: skip
         self.mlp_norm = norm(config)
-        inner = config.mlp_ratio * width
         self.mlp = nn.Sequential(
-            nn.Linear(width, inner), nn.GELU(), nn.Dropout(config.dropout), nn.Linear(inner, width)
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Dropout(config.dropout), nn.Linear(4 * width, width)
         )
         self.dropout = nn.Dropout(config.dropout)
 
