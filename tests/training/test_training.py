@@ -211,31 +211,55 @@ def _step(run):
     return 0 if found is None else checkpoints.step_of(found)
 
 
-def test_an_interruption_leaves_a_run_to_resume(finished, tmp_path):
+@pytest.mark.parametrize(("signals", "where", "stopped"), [
+    ((signal.SIGINT,), "training_step", 1), ((signal.SIGTERM,), "training_step", 1),
+    ((signal.SIGINT,), "validation_step", 6), ((signal.SIGTERM,), "validation_step", 6),
+])  # fmt: skip
+def test_an_interruption_leaves_a_run_to_resume(finished, tmp_path, signals, where, stopped):
     run = make_run(tmp_path / "stopped")
-    with pytest.raises(
-        Interrupted, match=rf"stopped after step 1 of 18; continue with: chimera train --resume {run.folder}"
-    ):
-        _interrupt_soon(run)
-    assert _step(run) == 1
+    message = rf"stopped after step {stopped} of 18; continue with: chimera train --resume {run.folder}"
+    with pytest.raises(Interrupted, match=message):
+        _interrupt(run, where, signals)
+    assert _step(run) == stopped
     train(run, latest_checkpoint(run))
     assert what_remains(run) == what_remains(finished)
 
 
-def _interrupt_soon(run):
-    """Ctrl-C in the middle of the first step."""
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_interruption_stops_at_once(tmp_path, second):
+    run = make_run(tmp_path / "stopped")
+    message = rf"stopped at once; continue from the last checkpoint with: chimera train --resume {run.folder}"
+    with pytest.raises(Interrupted, match=message):
+        _interrupt(run, "training_step", (signal.SIGINT, second))
+    assert _step(run) == 0
+
+
+def test_an_evaluation_can_be_interrupted(finished):
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Interrupted, match="interrupted"):
+        _interrupt(finished, "validation_step", (signal.SIGTERM,), evaluate_last)
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def evaluate_last(run):
+    return evaluate(run, run.recipe, latest_checkpoint(run))
+
+
+def _interrupt(run, where, signals, work=train):
+    """Signals in the middle of the first step of a kind."""
     from chimera_ssm.training.module import TrainingModule
 
-    step = TrainingModule.training_step
+    step = getattr(TrainingModule, where)
 
     def interrupted_step(self, batch, batch_idx):
         if batch_idx == 0:
-            os.kill(os.getpid(), signal.SIGINT)
+            for number in signals:
+                os.kill(os.getpid(), number)
         return step(self, batch, batch_idx)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TrainingModule, "training_step", interrupted_step)
-        train(run)
+        patch.setattr(TrainingModule, where, interrupted_step)
+        work(run)
 
 
 def test_validation_data_are_of_the_training_data_and_choose_the_best(tmp_path):

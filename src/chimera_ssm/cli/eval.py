@@ -36,6 +36,7 @@ def run(args: argparse.Namespace) -> None:
     import rich
     from rich.table import Table
 
+    from chimera_ssm.training.bookkeeper import Interrupted
     from chimera_ssm.training.checkpoints import step_of, write_durably
     from chimera_ssm.training.fit import evaluate, latest_checkpoint
     from chimera_ssm.training.run import open_run
@@ -48,7 +49,10 @@ def run(args: argparse.Namespace) -> None:
     if checkpoint is None:
         raise ValueError(f"{run.folder} has no checkpoint yet: continue it with chimera train --resume {run.folder}")
     changes = {key.name: getattr(args, key.name) for key in keys(type(run.recipe)) if hasattr(args, key.name)}
-    metrics = evaluate(run, replace(run.recipe, **changes), checkpoint)
+    try:
+        metrics = evaluate(run, replace(run.recipe, **changes), checkpoint)
+    except Interrupted as stop:
+        raise KeyboardInterrupt(str(stop)) from None
     if args.json is not None:
         text = json.dumps(metrics, indent=2) + "\n"
         write_durably(args.json, lambda file: file.write(text.encode()))

@@ -58,13 +58,13 @@ def run(args: argparse.Namespace) -> None:
     from chimera_ssm.training.bookkeeper import Interrupted
     from chimera_ssm.training.fit import is_first_process, train
 
-    if is_first_process():
-        if checkpoint is None:
-            print(f"run folder: {run.folder}", flush=True)
-        else:
-            print(f"continuing {run.folder} from {checkpoint.name}", flush=True)
+    def begun() -> None:
+        words = f"run folder: {run.folder}" if checkpoint is None else f"continuing {run.folder} from {checkpoint.name}"
+        if is_first_process():
+            print(words, flush=True)
+
     try:
-        result = train(run, checkpoint)
+        result = train(run, checkpoint, begun)
     except Interrupted as stop:
         raise KeyboardInterrupt(str(stop) if is_first_process() else "stopped") from None
     if result is not None:

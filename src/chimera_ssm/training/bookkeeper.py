@@ -6,8 +6,9 @@ import shutil
 import signal
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
 
 import lightning as L
 import torch
@@ -23,7 +24,7 @@ _GO_ON, _SAVE, _STOP = 0.0, 1.0, 2.0
 
 
 class Interrupted(Exception):
-    """The run was asked to stop, and did so at a step's end with a checkpoint."""
+    """The run was asked to stop, and did so; the message tells how to go on."""
 
 
 class Bookkeeper(Callback):
@@ -42,6 +43,14 @@ class Bookkeeper(Callback):
         self.asked_to_stop = False
         self.last_save = time.monotonic()
         self.seconds, self._since = 0.0, time.monotonic()
+
+    def ask_to_stop(self) -> None:
+        """Stop at the end of the step, or of the evaluation; asked once more, stop at once."""
+        if self.asked_to_stop:
+            raise Interrupted(
+                f"stopped at once; continue from the last checkpoint with: chimera train --resume {self.run.folder}"
+            )
+        self.asked_to_stop = True
 
     def seconds_so_far(self) -> float:
         """Seconds of training, those before a resumption included."""
@@ -141,21 +150,41 @@ def export(run: Run, module: TrainingModule, which: str) -> None:
     aside.rename(run.model)
 
 
-class StopSignals:
-    """Within, Ctrl-C and SIGTERM ask the bookkeeper to stop at the end of the step; a second one stops at once."""
+class StopSignals(Callback):
+    """Within, Ctrl-C and SIGTERM call ``ask``.
 
-    def __init__(self, bookkeeper: Bookkeeper):
-        self.bookkeeper, self.before = bookkeeper, {}
+    Lightning puts a handler of its own before it, which would end the program without a checkpoint or a word; it is
+    replaced when the work begins.
 
-    def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():  # signals reach no other
-            self.before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    Args:
+        ask: a function without arguments.
+    """
+
+    def __init__(self, ask: Callable[[], None]):
+        self.ask, self.before = ask, {}
+
+    def __enter__(self) -> Self:
+        self.before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        self._take()
+        return self
 
     def __exit__(self, *_: Any) -> None:
-        for number, handler in self.before.items():
-            signal.signal(number, handler)
+        if _is_main_thread():
+            for number, handler in self.before.items():
+                signal.signal(number, handler)
 
-    def _ask(self, *_: Any) -> None:
-        if self.bookkeeper.asked_to_stop:
-            raise KeyboardInterrupt
-        self.bookkeeper.asked_to_stop = True
+    def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        self._take()
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        self._take()
+
+    def _take(self) -> None:
+        if _is_main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, lambda *_: self.ask())
+
+
+def _is_main_thread() -> bool:
+    """Signals reach no other."""
+    return threading.current_thread() is threading.main_thread()

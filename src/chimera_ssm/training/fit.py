@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,10 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, Strategy
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from chimera_ssm.training import checkpoints
-from chimera_ssm.training.bookkeeper import Bookkeeper, StopSignals, export
+from chimera_ssm.training.bookkeeper import Bookkeeper, Interrupted, StopSignals, export
 from chimera_ssm.training.course import Course, Share
 from chimera_ssm.training.loaders import RunData, evaluation_batches, loader, train_and_evaluation
 from chimera_ssm.training.module import TrainingModule
@@ -40,13 +41,21 @@ def latest_checkpoint(run: Run) -> Path | None:
     return found[-1] if found else None
 
 
-def train(run: Run, checkpoint: Path | None = None) -> dict[str, Any] | None:
+def train(
+    run: Run, checkpoint: Path | None = None, begun: Callable[[], None] = lambda: None
+) -> dict[str, Any] | None:
     """Train to the end, from the beginning or from a checkpoint; then write model/ and result.json.
 
-    The folder of a new run is made when everything else is in place.
+    Args:
+        run: its folder is made when everything else is in place.
+        checkpoint: where to go on from.
+        begun: is called when the folder is there, and training begins.
 
     Returns:
         What is in result.json; nothing in processes other than the first.
+
+    Raises:
+        Interrupted: after Ctrl-C or SIGTERM.
     """
     recipe, machine = run.recipe, run.machine
     step = 0 if checkpoint is None else checkpoints.load(checkpoint, recipe)["chimera"]["step"]
@@ -55,10 +64,12 @@ def train(run: Run, checkpoint: Path | None = None) -> dict[str, Any] | None:
     course = Course.of(recipe, len(train_on))
     module = TrainingModule(task, recipe, course)
     bookkeeper = Bookkeeper(run, evaluated_on)
-    with _quiet_lightning(), _plain_errors(), StopSignals(bookkeeper):
-        trainer = _trainer(recipe, machine, [bookkeeper, Bar(evaluated_on)], max_epochs=course.laps_left(step))
+    with _quiet_lightning(), _plain_errors(), StopSignals(bookkeeper.ask_to_stop) as signals:
+        callbacks = [signals, bookkeeper, Bar(evaluated_on)]
+        trainer = _trainer(recipe, machine, callbacks, max_epochs=course.laps_left(step))
         if is_first_process() and not run.exists:
             run.create()
+        begun()
         data = RunData(train_on, evaluate_on, recipe, course, machine.workers)
         trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
     return _finish(run, module, evaluated_on, bookkeeper) if trainer.is_global_zero else None
@@ -77,9 +88,9 @@ def evaluate(run: Run, recipe: Recipe, checkpoint: Path) -> dict[str, float]:
     samples = task.test_samples()
     module = _module_of(run, state["state_dict"], task)
     batches = evaluation_batches(len(samples), recipe.eval_batch, 0, 1)
-    with _quiet_lightning(), _plain_errors():
+    with _quiet_lightning(), _plain_errors(), StopSignals(_interrupt) as signals:
         machine = Machine(accelerator=run.machine.accelerator, devices=1, precision=run.machine.precision)
-        trainer = _trainer(recipe, machine, [])
+        trainer = _trainer(recipe, machine, [signals])
         trainer.validate(module, loader(samples, batches, recipe.seed, run.machine.workers), verbose=False)
     return module.results
 
@@ -159,11 +170,17 @@ def _strategy(recipe: Recipe, machine: Machine) -> str | Strategy:
     return DDPStrategy(broadcast_buffers=False) if several else "auto"
 
 
+def _interrupt() -> None:
+    raise Interrupted("interrupted")
+
+
 @contextmanager
 def _plain_errors() -> Generator[None]:
     """A worker's error comes with its whole traceback as the message: keep the sentence."""
     try:
         yield
+    except SIGTERMException:  # before our handlers were in place
+        raise Interrupted("interrupted") from None
     except ValueError as error:
         if not str(error).startswith("Caught ValueError in DataLoader worker"):
             raise

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from chimera_ssm.training.settings import Settings, setting
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from chimera_ssm.training.task import Task
 
 _KINDS = {
