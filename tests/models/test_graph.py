@@ -6,7 +6,7 @@ from transformers import AutoConfig, AutoModel
 
 import chimera_ssm as chimera
 from chimera_ssm import ChimeraForGraphs, ChimeraGraphConfig, ChimeraGraphModel
-from chimera_ssm.models.graph import losses
+from chimera_ssm.models.graph import losses, modeling
 from chimera_ssm.models.graph.configuration import ATOM, BOND
 
 pytest.importorskip("torch_geometric")
@@ -234,6 +234,25 @@ def test_positions():
         model(*inputs)
 
 
+def test_positions_of_pyg():
+    from torch_geometric.data import Data
+
+    x, edge_index, edge_attr, _ = molecules()
+    graph = Data(x=x, edge_index=edge_index, edge_attr=edge_attr, positions=torch.randn(11, 4))
+    model = build(position_features=4).eval()
+    expected = model(x, edge_index, edge_attr, positions=graph.positions).logits
+    torch.testing.assert_close(model(graph).logits, expected)
+    torch.testing.assert_close(
+        model(graph, positions=-graph.positions).logits,
+        model(x, edge_index, edge_attr, positions=-graph.positions).logits,
+    )
+    torch.testing.assert_close(model.chimera(graph)[0].mean(0), model(graph).last_hidden_state.mean(0))
+    assert build().eval()(graph).logits.shape == (1, 3)  # a model without them does not read them
+
+
+CLASSES = {"problem_type": "single_label_classification"}
+
+
 def bad_x():
     x, *rest = molecules()
     return build()(x + 119, *rest)
@@ -249,6 +268,10 @@ def bad_x():
         (lambda: build(node_features=[3, 0]), "node_features must be an integer of at least 1, found 0"),
         (lambda: build(dropout=1.0), "dropout must be from 0 to below 1"),
         (lambda: build(mixer="gine", edge_features=None), "gine needs features of edges"),
+        (
+            lambda: build("gps", hidden_size=16, num_heads=3),
+            "divisible by num_heads for the attention of gps, found 16 features and 3 heads",
+        ),
         (lambda: build(label_std=[1.0]), "label_std must have 3 entries, one per target, found 1"),
         (bad_x, r"features must be integers from 0 to below \[119, 5, .*\], found torch.int64 from"),
         (lambda: build()(molecules()[0][:, :3], *molecules()[1:]), r"expected 9 features .*, found \[3\]"),
@@ -256,6 +279,16 @@ def bad_x():
         (lambda: build()(*molecules()[:2]), "this model needs edge_attr"),
         (lambda: build()(molecules()[0]), "edge_index is missing: .* found Tensor"),
         (lambda: build()(*molecules(), labels=torch.ones(3)), r"labels must have shape \[3, 3\], found \[3\]"),
+        (
+            lambda: build(**CLASSES)(*molecules(), labels=torch.tensor([0, 3, 1])),
+            "classes must be below num_labels=3, found 3; build the model with more labels",
+        ),
+        (
+            lambda: build(**CLASSES)(*molecules(), labels=torch.zeros(3, 1).long()),
+            r"labels must have shape \[3\], a class each, found \[3, 1\]; remove the last dimension",
+        ),
+        (lambda: build(**CLASSES)(*molecules(), labels=torch.zeros(2).long()), r"shape \[3\], .* found \[2\]$"),
+        (lambda: build(**CLASSES)(*molecules(), labels=torch.zeros(3)), r"must be int64, found torch.float32"),
         (lambda: build()(torch.empty(0, 9).long(), torch.empty(2, 0).long(), torch.empty(0, 3).long()), "no nodes"),
     ],
 )
@@ -301,3 +334,48 @@ def test_plans_come_with_the_graphs_of_pyg(monkeypatch, tmp_path):
     (together,) = DataLoader([*again, empty], batch_size=4)
     torch.testing.assert_close(model(together).logits[:3], expected)
     torch.testing.assert_close(model(again[0]).logits, expected[:1])
+
+
+def changed(graph, how):
+    """The graph with its wiring, changed as a later transform of PyG might."""
+    nodes = torch.arange(len(graph.x))
+    if how == "another order of edges":
+        graph.edge_index, graph.edge_attr = graph.edge_index.flip(1), graph.edge_attr.flip(0)
+    elif how == "fewer edges":
+        graph.edge_index, graph.edge_attr = graph.edge_index[:, 1:], graph.edge_attr[1:]
+    elif how == "other ends":
+        graph.edge_index = torch.stack([graph.edge_index[0], graph.edge_index[1].roll(1)])
+    elif how == "self-loops":
+        graph.edge_index = torch.cat([graph.edge_index, nodes.expand(2, -1)], dim=1)
+        graph.edge_attr = torch.cat([graph.edge_attr, graph.edge_attr.new_zeros(len(nodes), 3)])
+    elif how == "one more node":
+        graph.x = torch.cat([graph.x, graph.x[:1]])
+    return graph
+
+
+@pytest.mark.parametrize(
+    "how", ["nothing", "another order of edges", "fewer edges", "other ends", "self-loops", "one more node"]
+)
+@pytest.mark.parametrize("batched", [False, True])
+def test_a_plan_is_not_used_for_another_graph(how, batched, monkeypatch):
+    from torch_geometric.data import Batch, Data
+
+    x, edge_index, edge_attr, _ = molecules()
+    model = build().double().eval()
+    graphs = [Data(x=x[6:9], edge_index=edge_index[:, 12:] - 6, edge_attr=edge_attr[12:]) for _ in range(2)]
+    graphs.append(Data(x=x[:6], edge_index=edge_index[:, :12], edge_attr=edge_attr[:12]))
+    planned = [changed(chimera.KeepPlan()(graph), how) for graph in graphs]
+    data = Batch.from_data_list(planned) if batched else planned[0]
+    batch = data.batch if batched else torch.zeros(len(data.x), dtype=torch.long)
+    expected = model(data.x, data.edge_index, data.edge_attr, batch).logits
+    if how == "nothing":
+        monkeypatch.setattr(modeling, "wire", None)
+    torch.testing.assert_close(model(data).logits, expected)
+
+
+def test_a_batch_without_nodes():
+    from torch_geometric.data import Batch, Data
+
+    empty = Data(x=torch.empty(0, 9).long(), edge_index=torch.empty(2, 0).long(), edge_attr=torch.empty(0, 3).long())
+    with pytest.raises(ValueError, match="there are no nodes"):
+        build()(Batch.from_data_list([chimera.KeepPlan()(empty)]))

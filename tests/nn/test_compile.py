@@ -26,6 +26,7 @@ KINDS = {
     "lines": (chimera.OnLine(), chimera.batch([chimera.Line(5), chimera.Line(7)])),
     "images": (chimera.OnGrid(), chimera.batch([chimera.Grid((2, 2)), chimera.Grid((2, 4))])),
     "graphs as dags": (chimera.OnDAG(), chimera.batch([zoo.random_graph(5, 6), zoo.random_graph(7, 8)])),
+    "with and without cycles": (chimera.OnDAG(), chimera.batch([zoo.random_graph(5, 6), zoo.random_dag(7, 9)])),
     "graphs": (chimera.OnGraph(), chimera.batch([zoo.random_graph(5, 6), zoo.random_graph(7, 8)])),
 }
 
@@ -73,7 +74,7 @@ def test_a_compiled_layer_is_the_eager_one(name):
     check(*build(name)[:1], features(3).requires_grad_(), KINDS[name][1])
 
 
-@pytest.mark.parametrize("name", ["dag", "graph as dags", "graph"])
+@pytest.mark.parametrize("name", ["dag", "graph as dags", "with and without cycles", "graph"])
 def test_masks_and_edge_features(name):
     layer, topology = build(name, edge_dim=3)
     edges = torch.randn(topology.num_edges, 3, dtype=torch.float64, requires_grad=True)

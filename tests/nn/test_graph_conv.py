@@ -72,12 +72,13 @@ def test_permutations_change_the_order_and_nothing_else(kind):
         torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "dags"])
 def test_a_graph_alone_is_as_in_a_batch(kind):
     graphs, edges, batch = many()
-    conv, (x, edge_attr) = build(kind), features(len(batch), edges.shape[1])
+    conv = build(kind=chimera.OnDAG()) if kind == "dags" else build(kind)
+    x, edge_attr = features(len(batch), edges.shape[1])
     together = conv(x, edges, edge_attr, batch, batch_size=6)
-    if kind != "at the diameter":  # of one graph of many components, which it is without batch
+    if kind not in ("at the diameter", "dags"):  # of one graph of many components, which it is without batch
         torch.testing.assert_close(conv(x, edges, edge_attr), together)
     for g, (_, own) in enumerate(graphs):
         here = batch[edges[0]] == g
@@ -183,10 +184,44 @@ def call(x=(4, 8), edges=((0, 1), (1, 2)), edge_attr=(2, 3), batch=None):
         ({"batch": [0, 0, 0]}, r"batch must have shape \[4\], a graph for each node, found \[3\]"),
         ({"batch": [0, 1, 0, 1]}, "batch must be ascending"),
         ({"batch": [0, 0, 1, 1]}, r"edge 1 \(1 → 2\) leads from graph 0 to graph 1"),
-        ({"edge_attr": (3, 3)}, "a row for each of the 2 edges, found 3"),
+        ({"edge_attr": (3, 3)}, r"shape \[2, 3\], a row for each of the 2 edges, found \[3, 3\]"),
+        ({"edges": ((0, 0), (1, 1)), "edge_attr": (1, 3)}, r"a row for each of the 2 edges, found \[1, 3\]"),
+        ({"edges": ((0, 0), (1, 1)), "edge_attr": (2, 4)}, r"must have shape \[2, 3\], .* found \[2, 4\]"),
+        ({"edge_attr": (2,)}, r"must have shape \[2, 3\], .* found \[2\]"),
         ({"edge_attr": None}, "edge_attr is needed"),
     ],
 )
 def test_bad_input(options, message):
     with pytest.raises(ValueError, match=message):
         call(**options)
+
+
+class SparseTensor:
+    """As that of torch_sparse: neither a tensor nor with the attributes of one."""
+
+
+@pytest.mark.parametrize("edges", [torch.eye(4).to_sparse(), SparseTensor()], ids=["torch", "other"])
+@pytest.mark.parametrize("x", [torch.zeros(4, 8), torch.zeros(4, 8).to_sparse()], ids=["dense", "sparse"])
+def test_sparse_edges_are_told_how_to_be_converted(x, edges):
+    with pytest.raises(ValueError, match=r"edge_index must be a tensor .* found .*[sS]parse.*utils.to_edge_index"):
+        build()(x, edges, torch.zeros(4, 3))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: chimera.ChimeraConv(-1, 8), "in_channels must be at least 1, found -1; state the number of features"),
+        (lambda: chimera.ChimeraConv(0), "in_channels must be at least 1, found 0"),
+        (
+            lambda: chimera.ChimeraConv(8)(torch.zeros(2, 8), torch.tensor([[0, 0], [1, 1]]), torch.zeros(2, 3)),
+            r"edge_attr needs a layer with edge_dim, found edge_dim=None and edge_attr \[2, 3\]",
+        ),
+        (
+            lambda: chimera.ChimeraConv(8)(torch.zeros(2, 8).to_sparse(), torch.tensor([[0], [1]])),
+            r"x must be a dense tensor, found torch.sparse_coo; .*to_dense",
+        ),
+    ],
+)
+def test_what_a_layer_refuses(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -92,6 +92,37 @@ def test_a_packed_batch_equals_its_parts(name):
     torch.testing.assert_close(packed.view(3, T, DIM), mixer(x, topology))
 
 
+PARTS = [
+    zoo.random_graph(6, 9), zoo.random_dag(7, 9), chimera.Graph(2, [[1], [1]]), zoo.ZOO["acyclic graph"],
+    chimera.Grid((2, 3)), zoo.ZOO["no edges"], chimera.UndirectedLine(1), chimera.UndirectedLine(4), chimera.Line(3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("order", [[0, 1], [1, 0], [3, 2, 5], [6, 7], range(9), [8, 4, 0, 6, 2, 1, 7, 3, 5]], ids=str)
+def test_with_and_without_cycles_a_part_of_a_batch_is_as_it_is_alone(order, masked):
+    """One DAG stands for one part, two or four for another."""
+    mixer, draw = build("dag", edge_dim=3)[0], torch.Generator().manual_seed(2)
+    parts = [PARTS[k] for k in order]
+    nodes, edges = [p.num_nodes for p in parts], [p.num_edges for p in parts]
+    x = torch.randn(2, sum(nodes), DIM, dtype=torch.float64, generator=draw, requires_grad=True)
+    attr = torch.randn(sum(edges), 3, dtype=torch.float64, generator=draw, requires_grad=True)
+    mask = torch.rand(sum(nodes), generator=draw) < 0.7 if masked else None
+    masks = mask.split(nodes) if masked else [None] * len(parts)
+    together = mixer(x, chimera.batch(parts), attr, mask)
+    pieces = list(zip(x.split(nodes, 1), parts, attr.split(edges), masks, strict=True))
+    alone = torch.cat([mixer(*piece) for piece in pieces], dim=1)
+    torch.testing.assert_close(together, alone)
+    weight, leaves = torch.randn(alone.shape, dtype=torch.float64, generator=draw), [x, attr, *mixer.parameters()]
+    found, expected = (torch.autograd.grad((y * weight).sum(), leaves) for y in (together, alone))
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
+    heard = [mixer.heard_by(range(part.num_nodes), x, part, *rest) for x, part, *rest in pieces]
+    whole = mixer.heard_by(range(sum(nodes)), x, chimera.batch(parts), attr, mask)
+    blocks = [torch.block_diag(*(h[z, head] for h in heard)) for z in range(2) for head in range(4)]
+    torch.testing.assert_close(whole.flatten(0, 1), torch.stack(blocks))
+
+
 @pytest.mark.parametrize(
     "kind", [chimera.OnLine(), chimera.OnTwoLines(), chimera.OnUndirectedLine(), chimera.OnGraph()]
 )

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import chimera_ssm as chimera
 from chimera_ssm.show import topologies
@@ -89,3 +90,13 @@ def test_page_and_picture_are_written(tmp_path):
     assert "4 levels" in text
     topologies.draw(shown, tmp_path / "grid.png")
     assert (tmp_path / "grid.png").stat().st_size > 10_000
+
+
+def test_self_loops_are_drawn(tmp_path):
+    (tmp_path / "edges.txt").write_text("0 0\n0 -> 1\n2 2\n1 -> 2\n")
+    shown = topologies.show(str(tmp_path / "edges.txt"))
+    topologies.draw(shown, tmp_path / "loops.png")
+    axes = Figure().subplots()
+    for topology, count in [(shown.topology, 2), (chimera.Line(3), 2), (chimera.Graph(1, [[0], [0]]), 3)]:
+        topologies._loops(axes, np.arange(2 * topology.num_nodes).reshape(-1, 2), topology)
+        assert len(axes.collections) == count

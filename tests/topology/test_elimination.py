@@ -1,6 +1,7 @@
 """Elimination orders and their fill against a symbolic elimination on sets."""
 
 import itertools
+import re
 import sys
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chimera_ssm as chimera
+from chimera_ssm.solvers import elimination
 from chimera_ssm.topology.elimination import TooMuchFill
 from tests import zoo
 
@@ -219,6 +221,17 @@ def test_too_much_fill_carries_what_is_needed_at_least(topology, share):
         limited.elimination_plan(limit // 2)
     assert limit // 2 < caught.value.entries <= fill
     assert limited.elimination_plan(fill).fill == fill
+
+
+def test_a_refused_graph_is_told_the_size_of_its_factors(monkeypatch):
+    graph = zoo.random_graph(1500, 6000)
+    fill = plan_of(fresh(graph)).fill
+    monkeypatch.setattr(elimination, "MAX_ENTRIES", fill // 10)
+    reason = chimera.Elimination().why_not(graph)
+    least, about = (int(number.replace(",", "")) for number in re.findall(r"(?:least|about) ([\d,]+)", reason))
+    assert fill // 10 < least <= fill <= about <= 1.25 * fill
+    assert f"{about * 4 / 1e9:.1f} GB for each head" in reason
+    assert chimera.Elimination().why_not(graph) == reason
 
 
 def test_a_plan_is_found_once():

@@ -90,7 +90,7 @@ awkward = pytest.mark.parametrize("graph", AWKWARD.values(), ids=AWKWARD)
 def test_an_order_has_every_node_once(graph):
     begin, neighbours = graph
     for youngest in (False, True):
-        order, _ = compiled.minimum_degree(begin, neighbours, ANY, youngest)
+        order, *_ = compiled.minimum_degree(begin, neighbours, ANY, youngest)
         assert sorted(order.tolist()) == list(range(begin.size - 1))
 
 
@@ -98,10 +98,10 @@ def test_an_order_has_every_node_once(graph):
 def test_the_result_is_the_same_without_numba(graph, plain):
     begin, neighbours = graph
     assert not hasattr(plain.best_order, "py_func")
-    order, count = compiled.best_order(begin, neighbours, ANY)
-    other, other_count = plain.best_order(begin, neighbours, ANY)
+    order, *counts = compiled.best_order(begin, neighbours, ANY)
+    other, *other_counts = plain.best_order(begin, neighbours, ANY)
     assert other.tolist() == order.tolist()
-    assert other_count == count
+    assert other_counts == counts
     (tree, size), (other_tree, other_size) = (
         m.elimination_tree(begin, neighbours, order, ANY) for m in (compiled, plain)
     )
@@ -128,7 +128,7 @@ def test_links_are_sorted_both_ways_and_once():
 def test_the_number_of_entries_is_that_of_the_order(graph):
     """Less only where nodes were set aside for their long lists, which are not counted then."""
     begin, neighbours = graph
-    order, count = compiled.best_order(begin, neighbours, ANY)
+    order, count, _ = compiled.best_order(begin, neighbours, ANY)
     long = np.diff(begin).max(initial=0) > 10 * np.sqrt(begin.size - 1)
     assert count <= entries(begin, neighbours, order)
     assert long or count == entries(begin, neighbours, order)
@@ -137,7 +137,7 @@ def test_the_number_of_entries_is_that_of_the_order(graph):
 @awkward
 def test_there_is_hardly_more_fill_than_with_exact_degrees(graph):
     begin, neighbours = graph
-    order, _ = compiled.best_order(begin, neighbours, ANY)
+    order, *_ = compiled.best_order(begin, neighbours, ANY)
     assert entries(begin, neighbours, order) <= 1.1 * exact_minimum_degree(begin, neighbours)
 
 
@@ -154,7 +154,7 @@ def test_trees_have_no_fill_even_with_hubs(seed):
     leaves = np.stack([np.arange(7, 2000), np.random.default_rng(seed).integers(0, 3, 1993)], 1)
     begin, neighbours = links(2000, np.concatenate([paths, leaves]))
     assert np.diff(begin)[:3].min() > 10 * np.sqrt(2000)
-    order, count = compiled.best_order(begin, neighbours, ANY)
+    order, count, _ = compiled.best_order(begin, neighbours, ANY)
     assert count == entries(begin, neighbours, order) == 2000 + 2 * 1999
 
 
@@ -163,7 +163,7 @@ def test_lists_move_together_when_the_pool_is_full(plain, monkeypatch):
     compact = plain.compact
     monkeypatch.setattr(plain, "compact", lambda g, pool: full.append(compact(g, pool)) or full[-1])
     begin, neighbours = grid(40, 40)
-    order, count = plain.minimum_degree(begin, neighbours, ANY, False)
+    order, count, _ = plain.minimum_degree(begin, neighbours, ANY, False)
     assert full
     assert max(full) <= neighbours.size
     assert sorted(order.tolist()) == list(range(1600))
@@ -174,14 +174,29 @@ def test_lists_move_together_when_the_pool_is_full(plain, monkeypatch):
 def test_a_limit_stops_both_searches_early(limit):
     begin, neighbours = grid(12, 12)
     full = compiled.best_order(begin, neighbours, ANY)[1]
-    count = compiled.best_order(begin, neighbours, limit)[1]
-    assert limit < count <= full
+    _, least, most = compiled.best_order(begin, neighbours, limit)
+    assert limit < least <= full <= most
+
+
+@awkward
+def test_a_search_that_ends_knows_the_number(graph):
+    _, least, most = compiled.best_order(*graph, ANY)
+    assert least == most
+
+
+@pytest.mark.parametrize(("num_nodes", "num_edges"), [(2000, 6000), (3000, 18_000), (4000, 9000)])
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.5])
+def test_the_size_of_a_random_graph_is_told_when_it_is_refused(num_nodes, num_edges, share):
+    begin, neighbours = random_links(num_nodes, num_edges, 0)
+    full = compiled.best_order(begin, neighbours, ANY)[1]
+    _, least, most = compiled.best_order(begin, neighbours, int(share * full))
+    assert least <= full <= most <= 1.25 * full
 
 
 def test_a_large_planar_graph_takes_little_time():
     """A quotient graph without its shortcuts takes minutes here."""
     begin, neighbours = grid(200, 200)
-    order, count = compiled.best_order(begin, neighbours, ANY)
+    order, count, _ = compiled.best_order(begin, neighbours, ANY)
     assert count == entries(begin, neighbours, order) < 60 * 40_000
 
 

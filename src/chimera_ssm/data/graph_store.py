@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
@@ -17,6 +18,7 @@ from torch import Tensor
 from chimera_ssm.data.cache import cache_folder
 from chimera_ssm.data.samples import Samples
 from chimera_ssm.nn.wiring import Wiring, join, wire
+from chimera_ssm.topology import Graph as Listed
 from chimera_ssm.topology import Topology
 from chimera_ssm.topology.elimination import EliminationPlan, TooMuchFill
 
@@ -24,6 +26,8 @@ Array = np.ndarray
 
 #: Of the files; those of other formats are not looked at.
 _FORMAT = 1
+#: What reading a file raises that is not whole.
+_DAMAGED = ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error
 
 
 class Graph(NamedTuple):
@@ -54,10 +58,10 @@ class GraphStore(Samples):
     @classmethod
     def of(cls, graphs: Iterable[Graph], notes: Sequence[str] = ()) -> GraphStore:
         """Graphs with the order in which to eliminate their nodes, which is found here; and notes to keep with them."""
-        graphs = list(graphs)
-        if not graphs:
+        pairs = [(graph, _planned(graph)) for graph in graphs]  # one by one, so that a bar shows how they go on
+        if not pairs:
             raise ValueError("there are no graphs in these data")
-        topologies = [wire(torch.from_numpy(g.edge_index), len(g.x)).topology for g in graphs]
+        graphs, topologies = [graph for graph, _ in pairs], [topology for _, topology in pairs]
         arrays = {
             "x": np.concatenate([g.x for g in graphs]),
             "edge_index": np.concatenate([g.edge_index for g in graphs], axis=1).astype(np.int32),
@@ -119,10 +123,7 @@ class GraphStore(Samples):
 
     def save(self, path: Path) -> None:
         """Write to a file, whole or not at all."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f"{path.stem}.{os.getpid()}.tmp.npz")
-        _write(draft, self.arrays)
-        draft.replace(path)
+        _write(path, self.arrays)
 
     @classmethod
     def load(cls, path: Path) -> GraphStore:
@@ -161,6 +162,12 @@ def plan(topology: Topology) -> EliminationPlan | None:
         return None
 
 
+def _planned(graph: Graph) -> Topology:
+    topology = wire(torch.from_numpy(graph.edge_index), len(graph.x)).topology
+    plan(topology)
+    return topology
+
+
 def pack_plans(topologies: Sequence[Topology]) -> dict[str, Array]:
     """Their plans in flat arrays; ``pairs`` is the number of pairs of each, −1 where there is no plan."""
     plans = [plan(t) for t in topologies]
@@ -197,21 +204,23 @@ def keep_plans(graphs: Iterable[Any], path: str | Path) -> None:
 
     Args:
         graphs: ``Data`` objects, or a whole data set of PyG.
-        path: a file ``.npz``; written if it is not there, or not of these graphs.
+        path: a file, written as NumPy's ``.npz``; anew if it is not there, not whole, or not of these graphs.
     """
     path = Path(path)
-    topologies = [wire(g.edge_index, g.num_nodes).topology for g in graphs]
+    topologies = [wire(g.edge_index, g.num_nodes).topology for g in graphs if g.num_nodes]
     key = np.frombuffer(blake2b("".join(t.key for t in topologies).encode()).digest(), np.uint8)
-    if path.exists():
+    try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-        if "key" in arrays and np.array_equal(arrays["key"], key):
-            nodes, pairs = begins(arrays["nodes"]), begins(arrays["pairs"])
-            for index, topology in enumerate(topologies):
-                if (known := unpack_plan(arrays, nodes, pairs, index)) is not None:
-                    topology.adopt_plan(known)
-            return
-    _write(path, {"key": key, **pack_plans(topologies)})
+        known = np.array_equal(arrays["key"], key)
+    except _DAMAGED:  # or not there
+        known = False
+    if not known:
+        return _write(path, {"key": key, **pack_plans(topologies)})
+    nodes, pairs = begins(arrays["nodes"]), begins(arrays["pairs"])
+    for index, topology in enumerate(topologies):
+        if (plan := unpack_plan(arrays, nodes, pairs, index)) is not None:
+            topology.adopt_plan(plan)
 
 
 class KeepPlan:
@@ -219,7 +228,8 @@ class KeepPlan:
 
     `ChimeraForGraphs` takes these over from a batch, whichever process made them. As ``pre_transform`` of a data set
     the work is done once and kept with its files; as ``transform`` it is done by the loader's workers. Models made of
-    `ChimeraConv`, which is not given the batch itself, are served by `keep_plans`.
+    `ChimeraConv`, which is not given the batch itself, are served by `keep_plans`. A plan is of just these edges: of a
+    graph that another transform changes afterwards it is not used, so that this one should be the last.
 
     Example:
         >>> LRGBDataset(root, "Peptides-func", pre_transform=KeepPlan())
@@ -236,6 +246,14 @@ class KeepPlan:
 
     def __repr__(self) -> str:
         return "KeepPlan()"
+
+
+# What `KeepPlan` adds to the files of a data set, which PyG reads with weights_only=True: integers in arrays.
+_array = np.empty(0, np.int64)
+_rebuild: Any = _array.__reduce__()[0]
+torch.serialization.add_safe_globals(
+    [Wiring, Listed, EliminationPlan, np.ndarray, np.dtype, type(_array.dtype), _rebuild]
+)
 
 
 # Positions
@@ -275,7 +293,7 @@ def kept(name: str, folder: Path | None, source: bytes, make: Callable[[], Graph
         if path.exists():
             try:
                 return GraphStore.load(path)
-            except (ValueError, KeyError, OSError, zipfile.BadZipFile):
+            except _DAMAGED:
                 path.unlink()  # damaged; it is made again
     store = make()
     with suppress(OSError):  # a full or read-only disk: the graphs are there all the same
@@ -284,7 +302,15 @@ def kept(name: str, folder: Path | None, source: bytes, make: Callable[[], Graph
 
 
 def _write(path: Path, arrays: dict[str, Array]) -> None:
-    np.savez_compressed(path, **arrays)  # ty: ignore[invalid-argument-type]
+    """Write arrays to a file of just this name, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with draft.open("wb") as file:  # NumPy adds an ending to names, not to files
+            np.savez_compressed(file, **arrays)  # ty: ignore[invalid-argument-type]
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _tensor(array: Array) -> Tensor:

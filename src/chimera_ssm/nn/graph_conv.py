@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from chimera_ssm.nn.kinds import Kind
 from chimera_ssm.nn.mixer import Chimera
-from chimera_ssm.nn.wiring import wire
+from chimera_ssm.nn.wiring import check_edge_index, instead_of_dense, wire
 from chimera_ssm.solvers import Solver
 
 
@@ -51,6 +51,11 @@ class ChimeraConv(nn.Module):
         solver: Solver | None = None,
     ):
         super().__init__()
+        if in_channels < 1:
+            raise ValueError(
+                f"in_channels must be at least 1, found {in_channels}; state the number of features of a node, "
+                "which is not found at the first call, as by some of PyG's layers"
+            )
         self.in_channels = in_channels
         self.out_channels = in_channels if out_channels is None else out_channels
         self.edge_dim = edge_dim
@@ -80,21 +85,38 @@ class ChimeraConv(nn.Module):
             x: ``[T, in_channels]``.
             edge_index: ``[2, E]``.
             edge_attr: ``[E, edge_dim]``; one feature may be ``[E]``.
-            batch: graph that each node belongs to; without it nodes are one graph, with the same result more slowly.
+            batch: graph that each node belongs to; without it nodes are one graph, which takes longer. The result is
+                the same but for ``Neumann()``, which goes to the diameter of the whole, and `OnDAG`, which makes DAGs
+                of the whole.
             batch_size: number of graphs, which is known from ``batch``; taken because PyG's layers take it.
         """
-        if x.dim() != 2 or x.shape[1] != self.in_channels:
-            raise ValueError(f"x must have shape [nodes, {self.in_channels}], found {list(x.shape)}")
-        if edge_attr is not None and edge_attr.shape[0] != edge_index.shape[1]:
-            raise ValueError(
-                f"edge_attr must have a row for each of the {edge_index.shape[1]} edges, found {edge_attr.shape[0]}"
-            )
+        check_edge_index(edge_index)
+        self._check_nodes(x)
+        if edge_attr is not None:
+            edge_attr = self._columns(edge_attr, edge_index.shape[1])
         if len(x) == 0:
             return x.new_zeros(0, self.out_channels)
         wiring = wire(edge_index, len(x), batch)
-        if edge_attr is not None and edge_attr.dim() == 1:
-            edge_attr = edge_attr.unsqueeze(1)
         return self.mixer(self.lin(x), wiring.topology, wiring.features(edge_attr))
+
+    def _check_nodes(self, x: Tensor) -> None:
+        if (found := instead_of_dense(x)) is not None:
+            raise ValueError(f"x must be a dense tensor, found {found}; sparse ones are converted with .to_dense()")
+        if x.dim() != 2 or x.shape[1] != self.in_channels:
+            raise ValueError(f"x must have shape [nodes, {self.in_channels}], found {list(x.shape)}")
+
+    def _columns(self, edge_attr: Tensor, num_edges: int) -> Tensor:
+        """Features ``[E, edge_dim]``, of the edges as they were given."""
+        found = list(edge_attr.shape)
+        edge_attr = edge_attr.unsqueeze(1) if edge_attr.dim() == 1 else edge_attr
+        if self.edge_dim is None:
+            raise ValueError(f"edge_attr needs a layer with edge_dim, found edge_dim=None and edge_attr {found}")
+        if edge_attr.shape != (num_edges, self.edge_dim):
+            raise ValueError(
+                f"edge_attr must have shape [{num_edges}, {self.edge_dim}], a row for each of the {num_edges} edges, "
+                f"found {found}"
+            )
+        return edge_attr
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.mixer.num_heads})"

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,7 +23,7 @@ from chimera_ssm.adjacency import (
 )
 from chimera_ssm.errors import TopologyError
 from chimera_ssm.nn.conv import LocalConv, NeighbourConv, WindowConv
-from chimera_ssm.topology import Grid, Line, Topology, UndirectedLine
+from chimera_ssm.topology import DAG, Batch, Grid, Line, Topology, UndirectedLine
 
 SHARING = ("none", "complete", "row", "diagonal")
 
@@ -211,7 +213,7 @@ class OnGrid(Kind):
 
 @dataclass(frozen=True)
 class OnDAG(Kind):
-    """Any acyclic graph; a graph with cycles is replaced by its `dags`, which share everything.
+    """Any acyclic graph; a graph with cycles, alone or in a batch, is replaced by its `dags`, which share everything.
 
     Those are found from a root that depends on how nodes are numbered: with another numbering a graph with cycles gives
     another result, unlike with `OnGraph`.
@@ -233,20 +235,56 @@ class OnDAG(Kind):
         return None
 
     def terms(self, topology, steps, edge_step, node_mask):
-        terms = []
-        whole = topology.is_acyclic
-        for d, dag in enumerate((topology,) if whole else topology.dags()):
+        terms, dags = [], _dags(topology)
+        for d, dag in enumerate(dags):
             own = edge_step
-            if edge_step is not None and not whole:
+            if edge_step is not None and not topology.is_acyclic:
                 own = edge_step.index_select(-1, topology.found(_edges_of_dag, d, edge_step.device))
             weights = dag_adjacency(dag, steps[:, :, 0], edge_step=own, normalize=self.normalize, node_mask=node_mask)
+            if len(dags) > 1 and not topology.found(_equally_many):
+                weights = self._shared(weights, d, len(dags), topology.found(_counts, steps.device))
             terms.append((dag, weights))
         return terms
+
+    def _shared(self, weights: Adjacency, d: int, most: int, count: Tensor) -> Adjacency:
+        """Weights on DAG ``d`` of ``most``, where nodes have ``count``: they are to be divided by √count, not √most."""
+        share = torch.where(count > d, (most / count.to(weights.scale.dtype)).sqrt(), 0)
+        return weights._replace(scale=weights.scale * share)
+
+
+def _dags(topology: Topology) -> tuple[Topology, ...]:
+    """What stands for a topology: itself or its DAGs; each part of a union is as it is alone."""
+    if topology.is_acyclic:
+        return (topology,)
+    return topology.dags() if topology.found(_equally_many) else topology._relatives(Batch, _unequally_many)
+
+
+def _of_part(part: Topology) -> tuple[Topology, ...]:
+    return (part,) if part.is_acyclic else part.dags()
+
+
+def _equally_many(topology: Topology) -> bool:
+    """Whether as many DAGs stand for each part as for any other."""
+    return len({len(_of_part(part)) for part in topology.parts}) == 1
+
+
+def _unequally_many(topology: Topology) -> tuple[Batch, ...]:
+    """The parts' DAGs, first with first and so on; a part that has no more of them is without edges."""
+    bare = [part.once("bare", lambda n=part.num_nodes: DAG(n, np.empty((2, 0), int))) for part in topology.parts]
+    rows = zip_longest(*map(_of_part, topology.parts))
+    unions = [Batch(tuple(dag or none for dag, none in zip(row, bare, strict=True))) for row in rows]
+    return tuple(union.to(topology.device) for union in unions)
+
+
+def _counts(topology: Topology, device: torch.device) -> Tensor:
+    """Number of DAGs that stand for the part of each node, ``[T]``."""
+    counts = np.repeat([len(_of_part(part)) for part in topology.parts], topology.part_sizes)
+    return torch.from_numpy(counts).to(device)
 
 
 def _edges_of_dag(topology: Topology, d: int, device: torch.device) -> Tensor:
     """Numbers in ``topology`` of the edges of one of its DAGs."""
-    edges = topology.dags()[d].edge_index.cpu().numpy()
+    edges = _dags(topology)[d].edge_index.cpu().numpy()
     return torch.from_numpy(topology.find_edges(*edges)).to(device)
 
 

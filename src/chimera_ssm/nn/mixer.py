@@ -174,6 +174,8 @@ class Chimera(nn.Module):
     ) -> Tensor:
         """What one node hears from each: row ``node`` of the resolvents, ``Σ_d L_d[node, :]``, ``[..., H, T]``.
 
+        Nodes that say nothing, as those that are masked do, are not heard.
+
         Args:
             node: its number; for several, their rows are ``[..., H, K, T]``.
             x: as for `forward`, and so are the others.
@@ -192,7 +194,8 @@ class Chimera(nn.Module):
         unit[0, nodes, range(len(nodes))] = 1
         terms = self.kind.terms(topology, steps, self._edge_steps(edge_attr, x.shape[0]), node_mask)
         solved = [solve(t.flip(), a.weight, unit.expand(self.num_heads, -1, -1), self.solver) for t, a in terms]
-        rows = torch.stack(solved).sum(0).mT.reshape(*lead, self.num_heads, len(nodes), topology.num_nodes)
+        heard = [s * (a.scale != 0).unsqueeze(-1) for s, (_, a) in zip(solved, terms, strict=True)]
+        rows = torch.stack(heard).sum(0).mT.reshape(*lead, self.num_heads, len(nodes), topology.num_nodes)
         return rows.squeeze(-2) if isinstance(node, int) else rows
 
     def step(self, x: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:

@@ -38,6 +38,12 @@ class Wiring:
         total = edge_attr.new_zeros(self.topology.num_edges, *edge_attr.shape[1:]).index_add(0, self.edge, edge_attr)
         return total / count.view(-1, *[1] * (edge_attr.dim() - 1))
 
+    def fits(self, edge_index: Tensor, num_nodes: int) -> bool:
+        """Whether it is the wiring of these edges, in this order."""
+        edges = self.topology.edge_index
+        edges = edges if self.edge is None else edges[:, self.edge]
+        return self.topology.num_nodes == num_nodes and torch.equal(edges, edge_index.as_subclass(Tensor).long())
+
     def to(self, device: torch.device | str) -> Wiring:
         """The same with its tensors on ``device``."""
         return Wiring(self.topology.to(device), None if self.edge is None else self.edge.to(device))
@@ -54,19 +60,31 @@ def wire(edge_index: Tensor, num_nodes: int, batch: Tensor | None = None) -> Wir
         num_nodes: T, at least 1.
         batch: graph that each node belongs to, ``[T]``, ascending; one graph if omitted.
     """
-    if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
+    check_edge_index(edge_index)
+    if batch is not None and batch.shape != (num_nodes,):
+        raise TopologyError(f"batch must have shape [{num_nodes}], a graph for each node, found {list(batch.shape)}")
+    wiring = _wired(num_nodes, _bytes(edge_index), None if batch is None else _bytes(batch))
+    return wiring.to(edge_index.device)
+
+
+def check_edge_index(edge_index: Tensor) -> None:
+    """Refuse what is not a tensor of integers, ``[2, E]``."""
+    if (found := instead_of_dense(edge_index)) is not None:
         raise TopologyError(
-            f"edge_index must be a tensor [2, E], found {type(edge_index).__name__}; sparse matrices are converted "
-            "with torch_geometric.utils.to_edge_index"
+            f"edge_index must be a tensor [2, E], found {found}; sparse matrices are converted with "
+            "torch_geometric.utils.to_edge_index"
         )
     if edge_index.dim() != 2 or edge_index.shape[0] != 2:
         raise TopologyError(f"edge_index must have shape [2, E], found {list(edge_index.shape)}")
     if edge_index.numel() and (edge_index.is_floating_point() or edge_index.dtype == torch.bool):
         raise TopologyError(f"edge_index must hold integers, found {edge_index.dtype}; convert it with .long()")
-    if batch is not None and batch.shape != (num_nodes,):
-        raise TopologyError(f"batch must have shape [{num_nodes}], a graph for each node, found {list(batch.shape)}")
-    wiring = _wired(num_nodes, _bytes(edge_index), None if batch is None else _bytes(batch))
-    return wiring.to(edge_index.device)
+
+
+def instead_of_dense(value: object) -> str | None:
+    """What a value is, if it is not a dense tensor; else ``None``."""
+    if not isinstance(value, Tensor):
+        return type(value).__name__
+    return None if value.layout == torch.strided else str(value.layout)
 
 
 def join(wirings: Sequence[Wiring]) -> Wiring:

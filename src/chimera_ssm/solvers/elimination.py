@@ -39,8 +39,9 @@ class Elimination(Solver):
             topology.elimination_plan(MAX_ENTRIES)
         except TooMuchFill as error:
             return (
-                f"its factors need at least {error.entries:,} entries, {error.entries * 4 / 1e9:.1f} GB for each head "
-                f"in float32, and at most {MAX_ENTRIES:,} are allowed"
+                f"its factors need at least {error.entries:,} entries, and about {error.filled:,} if they fill in as "
+                f"those of a random graph do, {error.filled * 4 / 1e9:.1f} GB for each head in float32; at most "
+                f"{MAX_ENTRIES:,} are allowed"
             )
         return None
 

@@ -291,15 +291,15 @@ class Topology:
 
     def elimination_plan(self, limit: int) -> EliminationPlan:
         """Order and fill of a sparse LU; raises `TooMuchFill` beyond ``limit`` entries of L and U."""
-        known = self.__dict__.get("_elimination", 0)
-        if isinstance(known, int) and known <= limit:
+        known = self.__dict__.get("_elimination", (0, 0))
+        if isinstance(known, tuple) and known[0] <= limit:
             try:
                 known = self._plan_elimination(limit)
             except TooMuchFill as error:
-                known = error.entries
+                known = error.entries, error.filled
             self.__dict__["_elimination"] = known
-        if isinstance(known, int):
-            raise TooMuchFill(known)
+        if isinstance(known, tuple):
+            raise TooMuchFill(*known)
         return known
 
     def adopt_plan(self, plan: EliminationPlan) -> None:

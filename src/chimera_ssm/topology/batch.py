@@ -85,7 +85,7 @@ class Batch(Topology):
     def _plan_elimination(self, limit: int) -> EliminationPlan:
         plans = [p.elimination_plan(limit) for p in self.parts]
         if (entries := sum(p.fill for p in plans)) > limit:
-            raise TooMuchFill(entries)
+            raise TooMuchFill(entries, entries)
         return join_plans(plans)
 
     def flip(self) -> Batch:

@@ -15,11 +15,17 @@ Array = np.ndarray
 
 
 class TooMuchFill(Exception):
-    """The factors would have more than the allowed number of entries; carries what they need at least."""
+    """The factors would have more than the allowed number of entries.
 
-    def __init__(self, entries: int):
-        super().__init__(entries)
-        self.entries = entries
+    Attributes:
+        entries: what they need at least.
+        filled: what they need if all nodes that were left when counting stopped touch each other: hardly more than the
+            truth for random graphs, which fill in soon, and far more for meshes.
+    """
+
+    def __init__(self, entries: int, filled: int):
+        super().__init__(entries, filled)
+        self.entries, self.filled = entries, filled
 
 
 @dataclass(frozen=True)
@@ -96,12 +102,12 @@ def plan_elimination(num_nodes: int, source: Array, target: Array, limit: int) -
     from chimera_ssm.topology.minimum_degree import best_order, elimination_tree, linked, rows_of_columns
 
     begin, links = linked(num_nodes, source, target)
-    order, entries = best_order(begin, links, limit)
+    order, entries, filled = best_order(begin, links, limit)
     if entries > limit:
-        raise TooMuchFill(int(entries))
+        raise TooMuchFill(int(entries), int(filled))
     tree, entries = elimination_tree(begin, links, order, limit)
     if entries > limit:
-        raise TooMuchFill(int(entries))
+        raise TooMuchFill(int(entries), num_nodes**2)
     rows = rows_of_columns(begin, links, order, tree)
     by_level = np.argsort(tree.level, kind="stable")
     first, count = np.cumsum(tree.count) - tree.count, tree.count[by_level]

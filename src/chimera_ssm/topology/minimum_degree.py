@@ -61,24 +61,24 @@ def linked(num_nodes, source, target):
 
 @kernel
 def best_order(begin, links, limit):
-    """The better of two orders by minimum degree, and the number of entries, as in `minimum_degree`.
+    """The better of two orders by minimum degree, and the numbers of entries, as in `minimum_degree`.
 
     Of equal nodes the oldest goes first, which suits long and thin graphs, or the youngest, which suits flat ones.
     """
-    order, entries = minimum_degree(begin, links, limit, False)
+    order, entries, filled = minimum_degree(begin, links, limit, False)
     if entries > begin.size - 1 + links.size:  # there is fill
-        other, fewer = minimum_degree(begin, links, min(limit, entries - 1), True)
+        other, fewer, full = minimum_degree(begin, links, min(limit, entries - 1), True)
         if fewer < entries:
-            return other, fewer
-    return order, entries
+            return other, fewer, full
+    return order, entries, filled
 
 
 @kernel
 def minimum_degree(begin, links, limit, youngest):
-    """Nodes in the order of their elimination, ``[T]``, and how many entries L + U + D have at least.
+    """Nodes in the order of their elimination, ``[T]``, and how many entries L + U + D have at least and at most.
 
     Node v is linked to ``links[begin[v] : begin[v + 1]]``, and these to it; none to itself. Stops when there must be
-    more than ``limit`` entries; the order is then of no use.
+    more than ``limit`` entries; the order is then of no use, and at most all nodes that are left touch each other.
     """
     T = begin.size - 1
     g, pool = quotient(begin, links)
@@ -105,9 +105,9 @@ def minimum_degree(begin, links, limit, youngest):
         stop, size = settle(g, pool, pivot, top, stop, aside - done, youngest)
         entries += nodes * (nodes - 1 + 2 * size)
         if entries + size * (size - 1) > limit:
-            return order, entries + size * (size - 1)
+            return order, entries + size * (size - 1), entries + (T - done) * (T - done - 1)
         top, step = stop, step + 1
-    return order, entries
+    return order, entries, entries
 
 
 @kernel

@@ -93,6 +93,11 @@ class ChimeraGraphConfig(PreTrainedConfig):
             raise ValueError(f"dropout must be from 0 to below 1, found {self.dropout}")
         if self.mixer == "gine" and self.edge_features is None:
             raise ValueError("mixer gine needs features of edges; use gcn where there are none")
+        if self.mixer == "gps" and self.hidden_size % self.num_heads:
+            raise ValueError(
+                "hidden_size must be divisible by num_heads for the attention of gps, "
+                f"found {self.hidden_size} features and {self.num_heads} heads"
+            )
         for name in ("label_mean", "label_std"):
             values = getattr(self, name)
             if values is not None and len(values) != self.num_labels:

@@ -119,7 +119,7 @@ class ChimeraGraphModel(ChimeraGraphPreTrainedModel):
     ) -> GraphOutput:
         """Features of the nodes; arguments as for `ChimeraForGraphs`."""
         if edge_index is None:
-            x, edge_index, edge_attr, batch, wiring = _fields(x)
+            x, edge_index, edge_attr, batch, positions, wiring = _fields(x, self.config, positions)
         self._check(x, edge_index, edge_attr, positions)
         edge = None if self.edge_encoder is None else self.edge_encoder(edge_attr)
         h = self.node_encoder(x)
@@ -179,7 +179,7 @@ class ChimeraForGraphs(ChimeraGraphPreTrainedModel):
         """Predictions, and the loss if there are labels.
 
         Args:
-            x: features of the nodes; or a ``Data`` or ``Batch`` with everything up to ``batch``.
+            x: features of the nodes; or a ``Data`` or ``Batch`` with everything up to ``batch``, and ``positions``.
             edge_index: row 0 the source and row 1 the target of each edge.
             edge_attr: features of the edges.
             batch: graph that each node belongs to; one graph if omitted.
@@ -191,7 +191,7 @@ class ChimeraForGraphs(ChimeraGraphPreTrainedModel):
         """
         if edge_index is None:
             batch_size = getattr(x, "num_graphs", None) if batch_size is None else batch_size
-            x, edge_index, edge_attr, batch, wiring = _fields(x)
+            x, edge_index, edge_attr, batch, positions, wiring = _fields(x, self.config, positions)
         nodes = self.chimera(x, edge_index, edge_attr, batch, positions, wiring, return_dict=True).last_hidden_state
         features = _means(nodes, batch, batch_size) if self.config.level == "graph" else nodes
         logits = self.head(features)
@@ -207,6 +207,7 @@ class ChimeraForGraphs(ChimeraGraphPreTrainedModel):
         if self.config.problem_type == "multi_label_classification":
             return binary_cross_entropy(logits, labels)
         if self.config.problem_type == "single_label_classification":
+            _check_classes(logits, labels)
             return weighted_cross_entropy(logits, labels)
         scale = 1.0 if self.config.label_std is None else logits.new_tensor(self.config.label_std)
         return absolute_error(logits, labels, scale)
@@ -221,13 +222,38 @@ def _means(nodes: Tensor, batch: Tensor | None, batch_size: int | None) -> Tenso
     return nodes.new_zeros(size, nodes.shape[1]).index_add(0, batch, nodes) / count.unsqueeze(1)
 
 
-def _fields(data: Any) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Wiring | None]:
-    """Of PyG's ``Data`` or ``Batch``; the wiring is there if `KeepPlan` was."""
+def _check_classes(logits: Tensor, labels: Tensor) -> None:
+    """Refuse what is not a class for each prediction, negative where it is unknown."""
+    if labels.shape != logits.shape[:1]:
+        remedy = "; remove the last dimension with .squeeze(1)" if labels.shape == (len(logits), 1) else ""
+        raise ValueError(f"labels must have shape [{len(logits)}], a class each, found {list(labels.shape)}{remedy}")
+    if labels.dtype != torch.long:
+        raise ValueError(f"classes must be int64, found {labels.dtype}; convert them with .long()")
+    if len(labels) and (highest := int(labels.max())) >= logits.shape[1]:
+        raise ValueError(
+            f"classes must be below num_labels={logits.shape[1]}, found {highest}; build the model with more labels, "
+            "or number the classes from 0 on"
+        )
+
+
+def _fields(data: Any, config: Any, positions: Tensor | None) -> tuple[Any, ...]:
+    """Of PyG's ``Data`` or ``Batch``, as the first arguments of `ChimeraGraphModel`."""
     if not hasattr(data, "edge_index"):
         raise ValueError(
             f"edge_index is missing: expected x and edge_index, or PyG's Data, found {type(data).__name__}"
         )
-    wiring = getattr(data, "wiring", None) or None  # a graph without nodes has nothing
-    if isinstance(wiring, list):  # a batch has those of its graphs
-        wiring = join([w for w in wiring if w]).to(data.edge_index.device)
-    return data.x, data.edge_index, data.edge_attr, getattr(data, "batch", None), wiring
+    if positions is None and config.position_features:
+        positions = getattr(data, "positions", None)
+    return data.x, data.edge_index, data.edge_attr, getattr(data, "batch", None), positions, _kept_wiring(data)
+
+
+def _kept_wiring(data: Any) -> Wiring | None:
+    """What `KeepPlan` found, if edges and nodes are still those that it saw."""
+    wiring = getattr(data, "wiring", None)
+    if isinstance(wiring, list):  # a batch has those of its graphs; one without nodes has nothing
+        known = [w for w in wiring if w]
+        wiring = join(known) if known else None
+    if not wiring:
+        return None
+    wiring = wiring.to(data.edge_index.device)
+    return wiring if wiring.fits(data.edge_index, len(data.x)) else None
