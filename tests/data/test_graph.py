@@ -9,10 +9,11 @@ import pytest
 import torch
 
 import chimera_ssm as chimera
-from chimera_ssm.data import graph_store, molecules
-from chimera_ssm.data.graph import load_graphs
+from chimera_ssm.data import graph, graph_store, molecules
+from chimera_ssm.data.graph import LRGB, load_graphs
 from chimera_ssm.data.graph_store import Graph, GraphStore, keep_plans, laplacian
 from chimera_ssm.nn import wiring
+from chimera_ssm.recipes import find_recipe
 
 pytest.importorskip("rdkit")
 pytest.importorskip("ogb")
@@ -51,7 +52,7 @@ def test_csv(tmp_path):
     known = known[~known.isnan()].double()
     assert data.label_mean == pytest.approx([float(known.mean())])
     assert data.label_std == pytest.approx([float(known.std(correction=0))])
-    many = load_graphs(str(path), targets=("y", "z"), problem="multi_label_classification")
+    many = load_graphs(str(path), targets=("z", "z"), problem="multi_label_classification")
     assert many.num_labels == 2
     classes = load_graphs(str(path), targets=("z",), problem="single_label_classification")
     assert classes.num_labels == 2
@@ -66,7 +67,7 @@ def test_csv_in_parts(tmp_path):
 
 
 def test_batches_are_graphs_side_by_side(tmp_path):
-    store = molecules.csv_store(write(tmp_path), "smiles", ["y"], classes=False, refuse=True)
+    store = molecules.csv_store(write(tmp_path), "smiles", ["y"], problem="regression", refuse=True)
     samples = [store.sample(i) for i in (0, 1, 2)]
     batch = store.collate(samples)
     assert batch["x"].shape == (11, 9)
@@ -83,7 +84,7 @@ def test_batches_are_graphs_side_by_side(tmp_path):
 
 def test_plans_are_made_once_and_kept_on_disk(tmp_path, monkeypatch):
     path = write(tmp_path)
-    store = molecules.csv_store(path, "smiles", ["y"], classes=False, refuse=True)
+    store = molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)
     plans = [store.sample(i)["wiring"].topology.elimination_plan(1 << 20) for i in range(6)]
     assert len(list(tmp_path.glob("some-*.npz"))) == 1
     # as in another process: nothing is known, and nothing may be read or planned again
@@ -91,7 +92,7 @@ def test_plans_are_made_once_and_kept_on_disk(tmp_path, monkeypatch):
     wiring._wired.cache_clear()
     monkeypatch.setattr(chimera.Graph, "_plan_elimination", None)
     monkeypatch.setattr(molecules, "molecule_graph", None)
-    again = molecules.csv_store(path, "smiles", ["y"], classes=False, refuse=True)
+    again = molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)
     batch = again.collate([again.sample(i) for i in range(6)])
     for part, plan in zip(batch["wiring"].topology.parts, plans, strict=True):
         kept = part.elimination_plan(1 << 20)
@@ -103,18 +104,18 @@ def test_plans_are_made_once_and_kept_on_disk(tmp_path, monkeypatch):
 
 def test_other_data_or_damage_are_noticed(tmp_path):
     path = write(tmp_path)
-    molecules.csv_store(path, "smiles", ["y"], classes=False, refuse=True)
+    molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)
     (file,) = tmp_path.glob("some-*.npz")
     file.write_bytes(file.read_bytes()[:100])
-    assert len(molecules.csv_store(path, "smiles", ["y"], classes=False, refuse=True)) == 6
+    assert len(molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)) == 6
     write(tmp_path, CSV + "CCC,1,1\n")
-    assert len(molecules.csv_store(path, "smiles", ["y"], classes=False, refuse=True)) == 7
+    assert len(molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)) == 7
 
 
 def test_a_store_goes_where_it_can_be_written(tmp_path, monkeypatch):
     path = write(tmp_path)
     monkeypatch.setattr(graph_store.os, "access", lambda *_: False)
-    molecules.csv_store(path, "smiles", ["y"], classes=False, refuse=True)
+    molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)
     assert not list(tmp_path.glob("some-*.npz"))
     assert len(list((tmp_path / "cache" / "chimera" / "graphs").glob("some-*.npz"))) == 1
 
@@ -151,6 +152,59 @@ def test_plans_of_graphs_of_pyg(tmp_path, monkeypatch):
         assert file["nodes"].tolist() == [30]
 
 
+@pytest.mark.parametrize("name", ["plans", "plans.npz", "deeper/plans.bin"])
+def test_a_file_of_plans_is_named_as_asked_and_mended(name, tmp_path, monkeypatch):
+    ring = torch.stack([torch.arange(30), (torch.arange(30) + 1) % 30])
+    graphs = [SimpleNamespace(edge_index=ring, num_nodes=30), SimpleNamespace(edge_index=ring[:, :0], num_nodes=0)]
+    path = tmp_path / name
+    keep_plans(graphs, str(path))
+    whole = path.read_bytes()
+    middle = len(whole) // 2
+    for damaged in (b"", b"no plans", whole[:-30], whole[:middle] + bytes(20) + whole[middle + 20 :]):
+        path.write_bytes(damaged)
+        keep_plans(graphs, path)
+        with np.load(path) as file:
+            assert file["nodes"].tolist() == [30]
+    assert [p.name for p in path.parent.iterdir() if p.is_file()] == [path.name]
+    monkeypatch.setattr(graph_store, "pack_plans", None)  # none is made again
+    keep_plans(graphs, path)
+
+
+def test_a_file_of_plans_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    def fail(file, **arrays):
+        file.write(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(np, "savez_compressed", fail)
+    with pytest.raises(OSError, match="disk full"):
+        keep_plans([SimpleNamespace(edge_index=torch.tensor([[0], [1]]), num_nodes=2)], tmp_path / "plans.npz")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.filterwarnings("error:Weights only load failed")
+def test_a_data_set_of_pyg_keeps_plans(tmp_path):
+    from torch_geometric.data import Data, InMemoryDataset
+
+    class Rings(InMemoryDataset):
+        raw_file_names = ()
+        processed_file_names = "rings.pt"
+
+        def __init__(self):
+            super().__init__(tmp_path, pre_transform=chimera.KeepPlan())
+            self.load(self.processed_paths[0])
+
+        def process(self):
+            edges = [torch.stack([torch.arange(n), (torch.arange(n) + 1) % n]) for n in (17, 18)]
+            self.save(
+                [self.pre_transform(Data(edge_index=e, num_nodes=e.shape[1])) for e in edges], *self.processed_paths
+            )
+
+    for _ in range(2):
+        graph = Rings()[1]
+        assert graph.wiring.fits(graph.edge_index, 18)
+        assert "_elimination" in graph.wiring.topology.__dict__
+
+
 def test_laplacian():
     path = torch.tensor([[0, 1, 2], [1, 2, 3]])
     A = torch.zeros(5, 5)
@@ -174,7 +228,7 @@ def test_unreadable_molecules_are_told_of_and_skipped_or_refused(tmp_path, capsy
     for _ in range(2):  # also when read from the file of graphs
         data = load_graphs(str(path), refuse=False)
         assert len(data.train) + len(data.test) == 2
-        told = capsys.readouterr().err.splitlines()
+        told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("skipped")]
         assert [line.partition(":")[0] for line in told] == [f"skipped some.csv, line {n}" for n in (3, 5, 6)]
         assert "the molecule is empty" in told[1]
 
@@ -182,10 +236,17 @@ def test_unreadable_molecules_are_told_of_and_skipped_or_refused(tmp_path, capsy
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
+        ("", {}, "has no header: its first line should name the columns smiles, y"),
         ("smiles,y\n", {}, "has a header and no molecules"),
+        ("smiles,y\nC,1\nCC\n", {}, "line 3: found 1 fields, expected 2 as in the header"),
+        ("smiles,y\nC,1,2\n", {}, "line 2: found 3 fields, expected 2 as in the header"),
+        (f"smiles,y\n{'C' * 140_000},1\n", {}, "line 2: field larger than field limit"),
         ("mol,y\nC,1\n", {}, "has no column 'smiles'; it has: mol, y"),
         ("smiles,y\nC,1\n", {"targets": ("y", "w")}, "has no column 'w'"),
-        ("smiles,y\nC,high\nCC,1\n", {}, "line 2: labels must be numbers, found 'high'"),
+        ("smiles,y\nC,high\nCC,1\n", {}, "line 2: labels must be finite numbers, .*, found 'high'"),
+        ("smiles,y\nCC,1\nC,inf\n", {}, "line 3: labels must be finite numbers, .*, found 'inf'"),
+        ("smiles,y\nCC,1\nC,1e39\n", {}, "line 3: labels must be finite numbers, .*, found '1e39'"),
+        ("smiles,y\nC,0.5\n", {"problem": "multi_label_classification"}, "line 2: labels must be 0 or 1 .*'0.5'"),
         ("smiles,y\nC,\nCC,\nCCC,\n", {}, "a target has no label in the training part"),
         (
             "smiles,y\nC,\nCC,1\n",
@@ -213,9 +274,9 @@ def test_data_that_is_not_there(tmp_path):
 # The peptides' files
 
 
-def peptide_folder(tmp_path, split):
+def peptide_folder(tmp_path, split, old="", new=""):
     rows = [f'{n},{s},X,"[{n % 2}, {int(n > 2)}]",{n}' for n, s in enumerate(["CCO", "CC", "C", "NCC(=O)O", "CCC"])]
-    text = "\n".join([",smiles,peptide_seq,labels,identifier", *rows]) + "\n"
+    text = "\n".join([",smiles,peptide_seq,labels,identifier", *rows]).replace(old, new, 1) + "\n"
     (tmp_path / molecules.FUNCTION_FILES[0]).write_bytes(gzip.compress(text.encode()))
     (tmp_path / molecules.FUNCTION_FILES[1]).write_bytes(pickle.dumps(split, protocol=2))
     return str(tmp_path)
@@ -230,17 +291,64 @@ def test_peptides(tmp_path):
     assert len(data.test.sample(0)["x"]) == 5
 
 
-def test_structure_of_peptides_is_standardised(tmp_path):
+def structure_folder(tmp_path):
     values = np.random.default_rng(0).normal(3, 2, (4, 11))
     rows = [",".join(["CC" + "C" * n, *map(str, v)]) for n, v in enumerate(values)]
     text = "\n".join([",".join(["smiles", *molecules.STRUCTURE]), *rows]) + "\n"
     (tmp_path / molecules.STRUCTURE_FILES[0]).write_bytes(gzip.compress(text.encode()))
     split = {"train": [0, 1], "val": [2], "test": [3]}
     (tmp_path / molecules.STRUCTURE_FILES[1]).write_bytes(pickle.dumps(split))
+    return values
+
+
+def test_structure_of_peptides_is_standardised(tmp_path):
+    values = structure_folder(tmp_path)
     data = load_graphs(str(tmp_path))
     assert (data.problem_type, data.num_labels, data.label_std) == ("regression", 11, None)
     expected = (values - values.mean(0)) / values.std(0, ddof=1)
     np.testing.assert_allclose(data.test.sample(0)["labels"].numpy(), expected[3:], rtol=1e-5)
+
+
+def test_the_problem_says_which_peptides(tmp_path):
+    structure_folder(tmp_path)
+    with pytest.raises(ValueError, match=r"for regression, and the recipe is for multi_label.*--problem regression"):
+        load_graphs(str(tmp_path), problem="multi_label_classification")
+    folder = peptide_folder(tmp_path, {"train": [0], "val": [1], "test": [2]})
+    for problem, labels in (("multi_label_classification", 2), ("regression", 11)):
+        data = load_graphs(folder, problem=problem)
+        assert (data.problem_type, data.num_labels) == (problem, labels)
+    for problem in (None, "single_label_classification"):
+        with pytest.raises(ValueError, match="files of both Peptides-func and Peptides-struct; say which with --prob"):
+            load_graphs(folder, problem=problem)
+
+
+@pytest.mark.parametrize(("name", "problem"), [("peptides-func", "regression"), ("rings:1", "regression")])
+def test_labels_of_another_problem_are_refused(name, problem):
+    pytest.importorskip("torch_geometric")
+    with pytest.raises(ValueError, match=f"the labels of {name} are for .*_classification, and the recipe is for"):
+        load_graphs(name, problem=problem)
+
+
+def test_recipes_of_the_benchmark_say_their_problem():
+    recipes = {name: find_recipe(f"graph/{name}", "paper") for name in LRGB}
+    assert {name: recipe.problem for name, recipe in recipes.items()} == LRGB
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("smiles", "molecule", "has no column 'smiles'; it has: , molecule"),
+        ("labels", "classes", "has no column 'labels'"),
+        (",CC,", ",C1CC,", r"line 3: 'C1CC' is not a molecule that rdkit can read; correct it; it cannot be left out"),
+        ("[1, 0]", "[1, 2]", "line 3: labels must be 0 or 1 .* found '1', ' 2'"),
+        ("[1, 0]", "[1, {}]", "line 3: labels must be 0 or 1"),
+        ("[1, 0]", "[1]", "line 3: found 1 labels, expected 2"),
+    ],
+)
+def test_bad_files_of_peptides(tmp_path, old, new, message):
+    folder = peptide_folder(tmp_path, {"train": [0], "val": [1], "test": [2]}, old, new)
+    with pytest.raises(ValueError, match=message):
+        load_graphs(folder, refuse=False)
 
 
 class Harmful:
@@ -259,6 +367,9 @@ class Harmful:
         ({"train": ["a"], "val": [1], "test": [2]}, "should hold indices in train, found list"),
         ({"train": [0, 1], "val": [1], "test": [2]}, "indices that are in more than one part"),
         ({"train": [0, 1], "val": [2], "test": [5]}, "names peptides that .* does not have"),
+        ({"train": [0, 1], "val": [2], "test": [2**63]}, "should hold indices in test, found list"),
+        ({"train": [0, 1], "val": [2], "test": [2**70]}, "should hold indices in test, found list"),
+        ({"train": [[0], [1, 2]], "val": [3], "test": [4]}, "should hold indices in train, found list"),
     ],
 )
 def test_bad_splits(tmp_path, split, message):
@@ -269,9 +380,10 @@ def test_bad_splits(tmp_path, split, message):
 def test_a_damaged_split_and_missing_files(tmp_path):
     folder = peptide_folder(tmp_path, {"train": [0], "val": [1], "test": [2]})
     path = tmp_path / molecules.FUNCTION_FILES[1]
-    path.write_bytes(b"not a pickle")
-    with pytest.raises(ValueError, match="is not a split"):
-        load_graphs(folder)
+    for content in (b"not a pickle", b"\x80\x04\x8e" + b"\xff" * 8):  # the second: too long a string of bytes
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="is not a split"):
+            load_graphs(folder)
     path.unlink()
     with pytest.raises(ValueError, match=r"splits_random_stratified_peptide.pickle is not there"):
         load_graphs(folder)
@@ -298,6 +410,35 @@ def test_data_sets_of_pyg(monkeypatch):
     assert model(**batch).logits.shape == (3, 4)
     monkeypatch.setattr(datasets, "Few", lambda: few(1), raising=False)
     with pytest.raises(ValueError, match="a single graph: too few"):
+        load_graphs("pyg:Few")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("FakeDataset", "a single graph: too few"),
+        ("FakeHeteroDataset", "found HeteroData with no x; choose another data set"),
+        ("ExplainerDataset", "needs graph_generator, motif_generator, num_motifs, for which there is no setting"),
+        ("Planetoid", "has several data sets; name one as pyg:Planetoid/name"),
+        ("FakeDataset/x", "has no data sets by name; write pyg:FakeDataset"),
+        ("utils", "PyG has no data set of the name 'utils'"),
+    ],
+)
+def test_data_sets_of_pyg_that_are_refused(name, message):
+    pytest.importorskip("torch_geometric")
+    with pytest.raises(ValueError, match=message):
+        load_graphs(f"pyg:{name}")
+
+
+def test_labels_that_no_model_has_are_refused(monkeypatch):
+    pytest.importorskip("torch_geometric")
+    from torch_geometric import datasets
+    from torch_geometric.data import Data
+
+    x, edges = torch.randn(4, 3), torch.tensor([[0, 1], [1, 2]])
+    monkeypatch.setattr(datasets, "Few", lambda: [Data(x, edges, y=torch.zeros(4, 2))] * 3, raising=False)
+    monkeypatch.setattr(graph, "_kept", lambda sets, _: GraphStore.of(map(graph._of_data, sets)))
+    with pytest.raises(ValueError, match="one row for each graph, or a class for each node"):
         load_graphs("pyg:Few")
 
 
@@ -362,3 +503,12 @@ def test_masks_of_nodes():
     assert data.train.sample(0)["labels"].tolist() == [0, 1, -1, -1]
     assert data.test.sample(0)["labels"].tolist() == [-1, -1, -1, 1]
     assert data.train.sample(0)["wiring"].edge.tolist() == [0, 1, 2, 0]
+
+
+def test_nodes_in_no_mask_are_for_testing():
+    pytest.importorskip("torch_geometric")
+    data = load_graphs("pyg:KarateClub")
+    train, test = (part.sample(0)["labels"] for part in (data.train, data.test))
+    assert data.validation is None
+    assert ((train >= 0).sum(), (test >= 0).sum()) == (4, 30)
+    assert ((train >= 0) ^ (test >= 0)).all()

@@ -7,7 +7,7 @@ import torch
 from chimera_ssm.data.graph import load_graphs
 from chimera_ssm.data.superpixels import region_classes, region_graph, slic
 
-pytest.importorskip("scipy")
+pytest.importorskip("skimage")
 Image = pytest.importorskip("PIL.Image")
 
 
@@ -100,6 +100,14 @@ def test_folders_of_classes_and_of_masks(tmp_path, china):
     assert len(list((tmp_path / "masks").glob("superpixels-*.npz"))) == 2
     again = load_graphs(f"superpixels:{tmp_path / 'masks'}", segments=30)
     assert torch.equal(again.train.sample(0)["x"], nodes.train.sample(0)["x"])
+
+
+def test_masks_without_any_class_are_refused(tmp_path, china):
+    for part in ("train", "test"):
+        save(china, tmp_path / part / "images" / "a.png")
+        save(np.full(china.shape[:2], 255, np.uint8), tmp_path / part / "masks" / "a.png")
+    with pytest.raises(ValueError, match="a part of the data has no labels: the class of every node is unknown"):
+        load_graphs(f"superpixels:{tmp_path}", segments=10)
 
 
 def test_bad_folders(tmp_path, china):

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from chimera_ssm.data.graph import LRGB
 from chimera_ssm.studies import find_study
 from chimera_ssm.studies.conduct import RowResult, run_folder
 from chimera_ssm.studies.figures import against_distance, learning_curves
+from chimera_ssm.studies.report import markdown, report
 
 pytest.importorskip("torch_geometric")
 pytest.importorskip("matplotlib")
@@ -36,6 +38,29 @@ def test_rows_have_equal_parameters(name, tmp_path):
     counts = [recipe.parameters() for recipe in recipes.values()]
     assert max(counts) <= 1.03 * counts[0]
     assert min(counts) >= 0.97 * counts[0]
+
+
+@pytest.mark.parametrize("name", ["graphs", *LRGB])
+def test_chimera_is_expected_ahead_of_every_network_that_is_trained(name):
+    study = find_study(name)
+    section = study.sections[0]
+    first, *others = (row for row in section.rows if row.changes is not None)
+    assert section.pairs() == [(first.name, row.name) for row in others]
+    sign = 1 if study.larger_is_better else -1
+    assert all(sign * (first.paper[study.metric] - row.paper[study.metric]) > 0 for row in others)
+
+
+def test_the_report_tells_of_pairs_that_are_reversed():
+    study = find_study("graphs")
+    figures = {"Chimera, exact": [0.422, 0.426], "GCN": [0.480, 0.483], "GPS + Transformer": [0.397, 0.403]}
+    found = {
+        row.name: RowResult(row.name, 10, 1e-3, {}, {"test": {"ap": figures.get(row.name, [0.42, 0.43])}}, 1.0)
+        for row in study.rows
+    }
+    text = markdown(report(study, found, "x"))
+    assert "Chimera, exact > GCN is reversed (-5.75, two standard deviations 0.71)" in text
+    assert "Chimera, exact > GatedGCN is not decided (-0.10, two standard deviations 1.52)" in text
+    assert "Chimera, exact > GPS + Transformer holds (+2.40, two standard deviations 1.02)" in text
 
 
 def test_accuracy_against_distance(tmp_path):

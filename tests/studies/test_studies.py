@@ -45,6 +45,9 @@ def test_a_study_from_training_to_report_and_again(tmp_path):
     workers = Workers(2, lines.append, steps.append, Machine(devices=1))
     results = conduct(study(), tmp_path, workers)
     assert len(steps) == count_steps(study()) == 6
+    rows, runs = ("chimera", "vit"), ("lr-0.001: validation", "seed-0: test")
+    told = {line.rpartition(" ")[0] for line in lines}
+    assert told == {f"image/digits, {row}, {run} top1" for row in rows for run in runs}
     assert list(results) == ["Chimera", "ViT"]
     assert results["Chimera"].sweep.keys() == {"0.001"}
     assert 0 <= results["ViT"].figures["larger"]["top1"][0] <= 1

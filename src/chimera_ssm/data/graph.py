@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +13,8 @@ import torch
 from chimera_ssm.data import molecules
 from chimera_ssm.data.cache import cache_folder
 from chimera_ssm.data.graph_store import Graph, GraphStore, kept
+from chimera_ssm.data.molecules import CLASSES, LABELS, REGRESSION
+from chimera_ssm.data.progress import each
 from chimera_ssm.data.rings import rings
 from chimera_ssm.data.samples import Part, Samples, split
 from chimera_ssm.data.superpixels import superpixels
@@ -20,9 +22,8 @@ from chimera_ssm.data.superpixels import superpixels
 Array = np.ndarray
 
 _PARTS = "train", "val", "test"
-LRGB = "peptides-func", "peptides-struct", "pascalvoc-sp", "coco-sp"
-
-REGRESSION, CLASSES, LABELS = "regression", "single_label_classification", "multi_label_classification"
+#: The Long Range Graph Benchmark, and what its labels are.
+LRGB = {"peptides-func": LABELS, "peptides-struct": REGRESSION, "pascalvoc-sp": CLASSES, "coco-sp": CLASSES}
 
 
 class GraphData(NamedTuple):
@@ -39,6 +40,7 @@ class GraphData(NamedTuple):
         num_labels: classes, or targets.
         label_mean: of a regression's targets in the training part.
         label_std: the same.
+        whole: all graphs, where no part is for testing by itself.
     """
 
     train: Samples
@@ -51,13 +53,14 @@ class GraphData(NamedTuple):
     num_labels: int
     label_mean: list[float] | None = None
     label_std: list[float] | None = None
+    whole: Samples | None = None
 
 
 def load_graphs(
     data: str,
     smiles: str = "smiles",
     targets: Sequence[str] = ("y",),
-    problem: str = REGRESSION,
+    problem: str | None = None,
     refuse: bool = True,
     positions: int = 0,
     segments: int = 300,
@@ -70,7 +73,7 @@ def load_graphs(
             with train.csv and test.csv, and val.csv or not; or ``pyg:Class``, ``pyg:Class/name``, a data set of PyG.
         smiles: csv: name of the column of molecules.
         targets: csv: names of the columns of labels.
-        problem: csv: what the labels are, see `GraphData`.
+        problem: what the labels must be, see `GraphData`; by default what they are, and in csv files a regression's.
         refuse: csv: whether a molecule that cannot be read is an error; it is skipped and told of otherwise.
         positions: eigenvectors of the Laplacian that each sample comes with.
         segments: superpixels: regions of an image, about.
@@ -87,23 +90,32 @@ def load_graphs(
     elif data.startswith("pyg:"):
         found = _pyg(data.removeprefix("pyg:"))
     elif data in LRGB and not path.is_dir():
-        found = _lrgb(data, cache_folder() / "lrgb")
+        found = _lrgb(data, cache_folder() / "lrgb", problem)
     elif path.name in LRGB and any((path / made).is_dir() for made in ("raw", "processed")):
-        found = _lrgb(path.name, path.parent)
+        found = _lrgb(path.name, path.parent, problem)
     elif path.is_dir() and any((path / files[0]).exists() for files in (_FUNCTION, _STRUCTURE)):
-        found = _peptides(path, structure=not (path / _FUNCTION[0]).exists())
+        found = _peptides(path, problem)
     elif path.exists():
-        found = _csv(path, smiles, tuple(targets), problem, refuse)
+        found = _csv(path, smiles, tuple(targets), problem or REGRESSION, refuse)
     else:
         raise ValueError(
             f"there is no data set, file or folder {data!r}; data is nci, rings:1-16, {', '.join(LRGB)}, "
             f"superpixels:FOLDER, pyg:Class/name, a csv file of molecules, or a folder with train.csv and test.csv or "
             f"with the peptides' original files"
         )
+    _check_problem(data, found.problem_type, problem)
     for part in (found.train, found.validation, found.test):
         if part is not None:
             _store(part).positions = positions
     return found
+
+
+def _check_problem(data: str | Path, found: str, expected: str | None) -> None:
+    if expected not in (None, found):
+        raise ValueError(
+            f"the labels of {data} are for {found}, and the recipe is for {expected}; choose other data or another "
+            f"recipe, or set --problem {found}"
+        )
 
 
 _FUNCTION, _STRUCTURE = molecules.FUNCTION_FILES, molecules.STRUCTURE_FILES
@@ -112,19 +124,28 @@ _FUNCTION, _STRUCTURE = molecules.FUNCTION_FILES, molecules.STRUCTURE_FILES
 # Molecules
 
 
-def _peptides(folder: Path, structure: bool) -> GraphData:
-    store, parts = molecules.peptides(folder, structure)
-    train, validation, test = (Part(store, torch.from_numpy(parts[name]).long()) for name in ("train", "val", "test"))
-    return _described(train, validation, test, REGRESSION if structure else LABELS, atoms=True, standardise=False)
+def _peptides(folder: Path, problem: str | None) -> GraphData:
+    """Of a folder with the files of both tasks, the one that the problem says."""
+    there = [kind for kind, files in ((LABELS, _FUNCTION), (REGRESSION, _STRUCTURE)) if (folder / files[0]).exists()]
+    if len(there) > 1 and problem not in there:
+        raise ValueError(
+            f"{folder} has the files of both Peptides-func and Peptides-struct; say which with --problem {LABELS} or "
+            f"--problem {REGRESSION}"
+        )
+    kind = problem if problem in there else there[0]
+    _check_problem(folder, kind, problem)
+    store, parts = molecules.peptides(folder, structure=kind == REGRESSION)
+    train, validation, test = (Part(store, torch.from_numpy(parts[name])) for name in _PARTS)
+    return _described(train, validation, test, kind, atoms=True, standardise=False)
 
 
 def _csv(path: Path, smiles: str, targets: tuple[str, ...], problem: str, refuse: bool) -> GraphData:
     def read(file: Path) -> GraphStore:
-        return molecules.csv_store(file, smiles, targets, problem == CLASSES, refuse)
+        return molecules.csv_store(file, smiles, targets, problem, refuse)
 
     if path.is_file():
         return _whole(read(path), problem)
-    files = {name: path / f"{name}.csv" for name in ("train", "val", "test")}
+    files = {name: path / f"{name}.csv" for name in _PARTS}
     if not files["train"].is_file() or not files["test"].is_file():
         raise ValueError(f"{path} was looked at for train.csv and test.csv, or for the peptides' original files")
     validation = read(files["val"]) if files["val"].is_file() else None
@@ -136,16 +157,17 @@ def _whole(store: GraphStore, problem: str, atoms: bool = True) -> GraphData:
     if len(store) < 2:
         raise ValueError("there is a single graph: too few to keep some for testing")
     test, train = split(store, max(1, len(store) // 5), "test")
-    return _described(train, None, test, problem, atoms)
+    return _described(train, None, test, problem, atoms)._replace(whole=store)
 
 
 # PyG
 
 
-def _lrgb(name: str, root: Path) -> GraphData:
+def _lrgb(name: str, root: Path, problem: str | None) -> GraphData:
     """PyG's files, in a folder of their name in ``root``."""
     from torch_geometric.datasets import LRGBDataset
 
+    _check_problem(name, LRGB[name], problem)
     try:
         parts = [LRGBDataset(str(root), name, split=part) for part in _PARTS]
     except Exception as error:  # network and files: of many kinds
@@ -156,9 +178,8 @@ def _lrgb(name: str, root: Path) -> GraphData:
             f"LRGBDataset there{hint}"
         ) from error
     molecular = name.startswith("peptides")
-    problem = {"peptides-func": LABELS, "peptides-struct": REGRESSION}.get(name, CLASSES)
     stores = [_kept(part, f"{name}-{word}") for part, word in zip(parts, _PARTS, strict=True)]
-    return _described(stores[0], stores[1], stores[2], problem, atoms=molecular, standardise=False)
+    return _described(stores[0], stores[1], stores[2], LRGB[name], atoms=molecular, standardise=False)
 
 
 def _pyg(name: str) -> GraphData:
@@ -166,35 +187,49 @@ def _pyg(name: str) -> GraphData:
     from torch_geometric import datasets
 
     kind, _, which = name.partition("/")
-    if not hasattr(datasets, kind):
+    build = getattr(datasets, kind, None)
+    if not callable(build):
         raise ValueError(f"PyG has no data set of the name {kind!r}; see torch_geometric.datasets")
-    build = getattr(datasets, kind)
     options: dict[str, Any] = {"name": which} if which else {}
     accepted = inspect.signature(build).parameters
     if "root" in accepted:
         options["root"] = str(cache_folder() / "pyg" / name)
+    _check_options(kind, options, accepted)
+    in_parts = "split" in accepted and accepted["split"].default == "train"
     try:
-        if "split" in accepted and accepted["split"].default == "train":
-            parts = [build(**options, split=part) for part in _PARTS]
-            stores = [_kept(part, f"{kind}-{word}") for part, word in zip(parts, _PARTS, strict=True)]
-            return _described(stores[0], stores[1], stores[2], _problem(stores[0]))
-        whole = build(**options)
-    except (OSError, RuntimeError, TypeError) as error:
+        sets = [build(**options, split=part) for part in _PARTS] if in_parts else [build(**options)]
+    except Exception as error:  # network and files: of many kinds
         raise ValueError(
             f"PyG's {name} could not be loaded from {options.get('root', 'memory')}, nor downloaded "
             f"({type(error).__name__}: {error}); put its files there"
         ) from error
-    if len(whole) == 1 and hasattr(whole[0], "train_mask"):
-        return _of_masks(whole[0])
-    store = _kept(whole, kind)
+    if in_parts:
+        stores = [_kept(part, f"{kind}-{word}") for part, word in zip(sets, _PARTS, strict=True)]
+        return _described(stores[0], stores[1], stores[2], _problem(stores[0]))
+    if len(sets[0]) == 1 and hasattr(sets[0][0], "train_mask"):
+        return _of_masks(sets[0][0])
+    store = _kept(sets[0], kind)
     return _whole(store, _problem(store), atoms=False)
+
+
+def _check_options(kind: str, options: dict[str, Any], accepted: Mapping[str, inspect.Parameter]) -> None:
+    """Refuse a data set that is not fully said by its class and name."""
+    if "name" in options and "name" not in accepted:
+        raise ValueError(f"PyG's {kind} has no data sets by name; write pyg:{kind}")
+    needed = [p for p in accepted.values() if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    missing = [p.name for p in needed if p.name not in options]
+    if missing == ["name"]:
+        raise ValueError(f"PyG's {kind} has several data sets; name one as pyg:{kind}/name")
+    if missing:
+        raise ValueError(f"PyG's {kind} needs {', '.join(missing)}, for which there is no setting; choose another")
 
 
 def _kept(dataset: Any, name: str) -> GraphStore:
     """The graphs of one of PyG's data sets with their plans, kept beside its files if it has some."""
 
     def make() -> GraphStore:
-        return GraphStore.of(map(_of_data, dataset))
+        with each(dataset, f"planning {len(dataset):,} graphs of {name}") as graphs:
+            return GraphStore.of(map(_of_data, graphs))
 
     try:
         files = [Path(path) for path in dataset.processed_paths]
@@ -205,23 +240,38 @@ def _kept(dataset: Any, name: str) -> GraphStore:
 
 
 def _of_masks(data: Any) -> GraphData:
-    """One graph whose nodes are divided: labels of other parts are hidden."""
+    """One graph whose nodes are divided: others' labels are hidden; where no mask is for testing, the rest is."""
     graph = _of_data(data)
-    stores = []
-    for mask in (data.train_mask, data.val_mask, data.test_mask):
-        known = (mask if mask.dim() == 1 else mask[:, 0]).numpy()
-        stores.append(GraphStore.of([graph._replace(y=np.where(known, graph.y, -1))]))
-    return _described(stores[0], stores[1], stores[2], CLASSES)
+    if graph.y.shape != (len(graph.x),):
+        raise ValueError(f"nodes divided by masks should each have a class, found {data!r}")
+    masks = {part: data[f"{part}_mask"] for part in _PARTS if f"{part}_mask" in data}
+    known = {part: (mask if mask.dim() == 1 else mask[:, 0]).numpy() for part, mask in masks.items()}
+    known.setdefault("test", ~np.any([*known.values()], axis=0))
+    stores = {part: GraphStore.of([graph._replace(y=np.where(mask, graph.y, -1))]) for part, mask in known.items()}
+    return _described(stores["train"], stores.get("val"), stores["test"], CLASSES)
 
 
 def _of_data(data: Any) -> Graph:
-    if data.x is None:
-        raise ValueError(f"these graphs have no features of nodes: found {data!r}; add some with a transform of PyG")
-    x, y = data.x.numpy(), data.y.numpy()
-    edge_attr = None if data.edge_attr is None else data.edge_attr.numpy()
-    edge_attr = edge_attr[:, None] if edge_attr is not None and edge_attr.ndim == 1 else edge_attr
-    y = y if len(y) == len(x) or y.ndim > 1 else y.reshape(1, -1) if np.issubdtype(y.dtype, np.floating) else y
-    return Graph(x[:, None] if x.ndim == 1 else x, data.edge_index.numpy(), edge_attr, y)
+    x, edge_index, y = _columns(_array(data, "x")), _array(data, "edge_index"), _array(data, "y")
+    edge_attr = None if getattr(data, "edge_attr", None) is None else _columns(_array(data, "edge_attr"))
+    if np.issubdtype(y.dtype, np.floating):
+        return Graph(x, edge_index, edge_attr, y if y.ndim > 1 else y.reshape(1, -1))  # targets of a graph
+    y = y.astype(np.int64) if y.dtype == bool else y
+    return Graph(x, edge_index, edge_attr, np.atleast_1d(y))
+
+
+def _columns(features: Array) -> Array:
+    return features[:, None] if features.ndim == 1 else features
+
+
+def _array(data: Any, name: str) -> Array:
+    value = getattr(data, name, None)
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        raise ValueError(
+            f"a graph should have tensors x, edge_index and y; found {type(data).__name__} with "
+            f"{'no' if value is None else type(value).__name__} {name}; choose another data set"
+        )
+    return value.numpy()
 
 
 def _problem(store: GraphStore) -> str:
@@ -247,6 +297,10 @@ def _described(
     stores = list({id(s): s for s in (_store(p) for p in (train, validation, test) if p is not None)}.values())
     y = [store.arrays["y"] for store in stores]
     by_node = all(np.array_equal(s.arrays["targets"], s.arrays["nodes"]) for s in stores) and y[0].ndim == 1
+    if not by_node and any((store.arrays["targets"] != 1).any() for store in stores):
+        raise ValueError("labels should be one row for each graph, or a class for each node; found others")
+    if problem == CLASSES and any(part.max() < 0 for part in y):
+        raise ValueError("a part of the data has no labels: the class of every node is unknown")
     mean = std = None
     if problem == REGRESSION and standardise:
         known = _targets(train)

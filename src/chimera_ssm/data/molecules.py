@@ -5,18 +5,21 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import json
 import pickle
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from chimera_ssm.data.graph_store import Graph, GraphStore, kept
+from chimera_ssm.data.progress import each
 
 Array = np.ndarray
+
+#: What labels are, as in `transformers`.
+REGRESSION, CLASSES, LABELS = "regression", "single_label_classification", "multi_label_classification"
 
 STRUCTURE = (
     "Inertia_mass_a", "Inertia_mass_b", "Inertia_mass_c", "Inertia_valence_a", "Inertia_valence_b",
@@ -71,24 +74,23 @@ def feature_values() -> tuple[list[int], list[int]]:
     return list(get_atom_feature_dims()), list(get_bond_feature_dims())
 
 
-def molecule_store(rows: Iterable[Row], where: Path, refuse: bool = False) -> GraphStore:
+def molecule_store(rows: Sequence[Row], where: Path, remedy: str = "") -> GraphStore:
     """Graphs of molecules; the store's notes tell of those that cannot be read.
 
     Args:
         rows: the molecules.
         where: the file they come from, for messages.
-        refuse: whether a molecule that cannot be read is an error; it is skipped otherwise.
+        remedy: what to do about a molecule that cannot be read, which is refused; it is skipped if nothing is said.
     """
     graphs, notes = [], []
-    for row in rows:
-        try:
-            graphs.append(Graph(*molecule_graph(row.smiles), row.y))
-        except ValueError as error:
-            notes.append(f"{where.name}, line {row.line}: {error}")
-            if refuse:
-                raise ValueError(
-                    f"{notes[-1]}; correct or remove it, or skip such lines with --bad-smiles skip"
-                ) from None
+    with each(rows, f"reading {len(rows):,} molecules of {where.name}") as read:
+        for row in read:
+            try:
+                graphs.append(Graph(*molecule_graph(row.smiles), row.y))
+            except ValueError as error:
+                notes.append(f"{where.name}, line {row.line}: {error}")
+                if remedy:
+                    raise ValueError(f"{notes[-1]}; {remedy}") from None
     if not graphs:
         raise ValueError(f"none of the {len(notes)} molecules of {where} can be read; {notes[0]}")
     return GraphStore.of(graphs, notes)
@@ -97,39 +99,70 @@ def molecule_store(rows: Iterable[Row], where: Path, refuse: bool = False) -> Gr
 # csv files
 
 
-def read_rows(path: Path, smiles: str, targets: Sequence[str], classes: bool = False) -> list[Row]:
+def read_rows(path: Path, smiles: str, targets: Sequence[str], problem: str) -> list[Row]:
     """Molecules of a csv file with a header; a label that is left out is NaN.
 
     Args:
         path: ``.csv`` or ``.csv.gz``.
         smiles: name of the column of molecules.
         targets: names of the columns of labels.
-        classes: whether labels are classes: whole numbers, one column, none left out.
+        problem: what the labels are.
     """
-    reader = csv.DictReader(io.StringIO(read_text(path)))
-    columns = reader.fieldnames or []
-    for name in (smiles, *targets):
-        if name not in columns:
-            raise ValueError(f"{path} has no column {name!r}; it has: {', '.join(columns)}")
-    rows = [
-        Row(reader.line_num, row[smiles] or "", _labels([row[t] for t in targets], path, reader.line_num, classes))
-        for row in reader
-    ]
-    if not rows:
-        raise ValueError(f"{path} has a header and no molecules")
-    return rows
+    lines = _lines(path, (smiles, *targets))
+    return [Row(n, row[smiles], _labels([row[t] for t in targets], path, n, problem)) for n, row in lines]
 
 
-def _labels(values: Sequence[str | None], path: Path, line: int, classes: bool) -> Array:
+def _lines(path: Path, needed: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
+    """Rows of a csv file by column, each with its number in the file; the columns needed are there."""
+    reader = csv.reader(io.StringIO(read_text(path), newline=""))
     try:
-        numbers = [float(v) if v else float("nan") for v in values]
+        columns = next(reader, [])
+        if not columns:
+            raise ValueError(f"{path} has no header: its first line should name the columns {', '.join(needed)}")
+        for name in needed:
+            if name not in columns:
+                raise ValueError(f"{path} has no column {name!r}; it has: {', '.join(columns)}")
+        lines = [(reader.line_num, fields) for fields in reader if fields]
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {reader.line_num}: {error}; correct the line") from None
+    if not lines:
+        raise ValueError(f"{path} has a header and no molecules")
+    for number, fields in lines:
+        if len(fields) != len(columns):
+            raise ValueError(
+                f"{path}, line {number}: found {len(fields)} fields, expected {len(columns)} as in the header; "
+                f"correct the line, with quotes around fields that have a comma"
+            )
+    return [(number, dict(zip(columns, fields, strict=True))) for number, fields in lines]
+
+
+def _labels(values: Sequence[str], path: Path, line: int, problem: str) -> Array:
+    """Labels as numbers, NaN for those left out, ``[1, targets]``; of a class ``[1]``."""
+    try:
+        numbers = np.array([float(v) if v.strip() else np.nan for v in values])
     except ValueError:
-        raise ValueError(f"{path}, line {line}: labels must be numbers, found {', '.join(map(repr, values))}") from None
-    if not classes:
-        return np.array([numbers], np.float32)
-    if len(numbers) != 1 or numbers[0] != numbers[0] or numbers[0] < 0 or numbers[0] % 1:
-        raise ValueError(f"{path}, line {line}: a class must be one whole number from 0 on, found {values!r}")
-    return np.array([int(numbers[0])])
+        numbers = np.array([np.inf])  # a number that no problem has
+    expected, fit = _EXPECTED[problem]
+    if not fit(numbers):
+        raise ValueError(f"{path}, line {line}: {expected}, found {', '.join(map(repr, values))}")
+    return numbers.astype(np.int64) if problem == CLASSES else numbers[None].astype(np.float32)
+
+
+#: What labels should be, in words, and whether they are.
+_EXPECTED: dict[str, tuple[str, Callable[[Array], Any]]] = {
+    REGRESSION: (
+        "labels must be finite numbers, or empty where they are not known",
+        lambda y: (np.isnan(y) | (np.abs(y) <= np.finfo(np.float32).max)).all(),
+    ),
+    LABELS: (
+        f"labels must be 0 or 1 for {LABELS}, or empty where they are not known",
+        lambda y: (np.isnan(y) | (y == 0) | (y == 1)).all(),
+    ),
+    CLASSES: (
+        "a class must be one whole number from 0 on",
+        lambda y: y.size == 1 and 0 <= y[0] < 1 << 31 and y[0] % 1 == 0,
+    ),
+}
 
 
 def read_text(path: Path) -> str:
@@ -141,12 +174,13 @@ def read_text(path: Path) -> str:
         raise ValueError(f"{path} cannot be read: {error}") from error
 
 
-def csv_store(path: Path, smiles: str, targets: Sequence[str], classes: bool, refuse: bool) -> GraphStore:
+def csv_store(path: Path, smiles: str, targets: Sequence[str], problem: str, refuse: bool) -> GraphStore:
     """The graphs of a csv file, kept beside it."""
-    how = f"{smiles} {targets} {classes} {refuse}".encode()
-    rows = read_rows(path, smiles, targets, classes)
+    how = f"{smiles} {targets} {problem} {refuse}".encode()
+    rows = read_rows(path, smiles, targets, problem)
+    remedy = "correct or remove it, or skip such lines with --bad-smiles skip" if refuse else ""
     name, source = path.name.partition(".")[0], path.read_bytes() + how
-    store = kept(name, path.parent, source, lambda: molecule_store(rows, path, refuse))
+    store = kept(name, path.parent, source, lambda: molecule_store(rows, path, remedy))
     for note in store.notes:
         print(f"skipped {note}", file=sys.stderr)
     return store
@@ -183,7 +217,7 @@ def peptides(folder: Path, structure: bool) -> tuple[GraphStore, dict[str, Array
 
     def make() -> GraphStore:
         rows = _structure_rows(table) if structure else _function_rows(table)
-        return molecule_store(rows, table, refuse=True)
+        return molecule_store(rows, table, "correct it; it cannot be left out, because the split counts the lines")
 
     store = kept("peptides-struct" if structure else "peptides-func", folder, table.read_bytes(), make)
     if max(int(part.max()) for part in split.values()) >= len(store):
@@ -191,36 +225,53 @@ def peptides(folder: Path, structure: bool) -> tuple[GraphStore, dict[str, Array
     return store, split
 
 
-def _function_rows(path: Path) -> Iterator[Row]:
-    for row in csv.DictReader(io.StringIO(read_text(path))):
-        yield Row(int(row[""]) + 2, row["smiles"], np.array([json.loads(row["labels"])], np.float32))
+def _function_rows(path: Path) -> list[Row]:
+    """Labels are written as a list, ``[0, 1, …]``, of the same length in each line."""
+    rows = [
+        Row(n, row["smiles"], _labels(row["labels"].strip("[] ").split(","), path, n, LABELS))
+        for n, row in _lines(path, ("smiles", "labels"))
+    ]
+    for row in rows:
+        if row.y.shape != rows[0].y.shape:
+            raise ValueError(f"{path}, line {row.line}: found {row.y.size} labels, expected {rows[0].y.size} as before")
+    return rows
 
 
-def _structure_rows(path: Path) -> Iterator[Row]:
+def _structure_rows(path: Path) -> list[Row]:
     """Targets are standardised over all peptides, as the benchmark does."""
-    rows = read_rows(path, "smiles", STRUCTURE)
+    rows = read_rows(path, "smiles", STRUCTURE, REGRESSION)
     y = np.concatenate([row.y for row in rows]).astype(np.float64)
-    y = (y - y.mean(0)) / y.std(0, ddof=1)
-    for row, target in zip(rows, y, strict=True):
-        yield Row(row.line, row.smiles, target[None].astype(np.float32))
+    y = (y - np.nanmean(y, 0)) / np.nanstd(y, 0, ddof=1)
+    return [Row(row.line, row.smiles, target[None].astype(np.float32)) for row, target in zip(rows, y, strict=True)]
 
 
 def read_split(path: Path) -> dict[str, Array]:
     """Indices of train, val and test, of a pickled dictionary of lists or arrays; nothing else is unpickled."""
+    content = path.read_bytes()
     try:
-        with path.open("rb") as file:
-            split = _PlainUnpickler(file).load()
-    except (pickle.UnpicklingError, EOFError, AttributeError, IndexError, ImportError, KeyError, TypeError) as error:
+        split = _PlainUnpickler(io.BytesIO(content)).load()
+    except Exception as error:  # what is no pickle may raise anything
         raise ValueError(f"{path} is not a split of plain lists or arrays: {error}") from None
     if not isinstance(split, dict) or not {"train", "val", "test"} <= set(split):
         raise ValueError(f"{path} should hold a dictionary with train, val and test, found {_words(split)}")
-    parts = {name: np.asarray(split[name]) for name in ("train", "val", "test")}
+    parts = {name: _indices(split[name]) for name in ("train", "val", "test")}
     for name, part in parts.items():
-        if part.ndim != 1 or not part.size or not np.issubdtype(part.dtype, np.integer) or part.min() < 0:
+        if not part.size or part.min() < 0:
             raise ValueError(f"{path} should hold indices in {name}, found {_words(split[name])}")
     if sum(map(len, parts.values())) != len(np.unique(np.concatenate(list(parts.values())))):
         raise ValueError(f"{path} has indices that are in more than one part")
     return parts
+
+
+def _indices(value: Any) -> Array:
+    """A list or array of whole numbers, int64 ``[n]``; of anything else nothing."""
+    try:
+        found = np.asarray(value)
+        if found.ndim == 1 and np.issubdtype(found.dtype, np.integer):
+            return np.array(found.tolist(), np.int64)
+    except (ValueError, OverflowError):  # lists of unequal length, numbers that are too large
+        pass
+    return np.empty(0, np.int64)
 
 
 def _words(value: Any) -> str:

@@ -1,6 +1,6 @@
 """Images as graphs of superpixels, with the features of the benchmark's PascalVOC-SP and COCO-SP.
 
-A node is a region of similar pixels, an edge a boundary between two of them.
+A node is a region of similar pixels, found by scikit-image's SLIC, an edge a boundary between two of them.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import numpy as np
 
 from chimera_ssm.data.graph_store import Graph, GraphStore, kept
 from chimera_ssm.data.image import SUFFIXES, read_image
+from chimera_ssm.data.progress import each
 
 Array = np.ndarray
 
 #: Pixels of a mask that belong to no class.
 UNKNOWN = 255
-#: How much nearness counts beside colour; SLIC's usual value for colours from 0 to 1.
-COMPACTNESS = 0.1
+#: How much nearness counts beside colour; the benchmark's value.
+COMPACTNESS = 30
 
 
 def superpixels(folder: Path, segments: int) -> tuple[GraphStore, GraphStore]:
@@ -50,11 +51,12 @@ def _part(folder: Path, name: str, masked: bool, classes: list[str], segments: i
         raise ValueError(f"there are no images in {part}: looked for {', '.join(SUFFIXES)}")
 
     def make() -> GraphStore:
-        return GraphStore.of(_graph(image, label, segments) for image, label in pairs)
+        with each(pairs, f"segmenting {len(pairs):,} images of {part}") as images:
+            return GraphStore.of(_graph(image, label, segments) for image, label in images)
 
     files = [path for pair in pairs for path in pair if isinstance(path, Path)]
     stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    return kept(f"superpixels-{name}", folder, repr((segments, classes, stamps)).encode(), make)
+    return kept(f"superpixels-{name}", folder, repr((segments, COMPACTNESS, classes, stamps)).encode(), make)
 
 
 def _with_classes(part: Path, classes: list[str]) -> list[tuple[Path, int]]:
@@ -100,73 +102,16 @@ def _read_mask(path: Path, shape: tuple[int, ...]) -> Array:
 # Regions
 
 
-def slic(pixels: Array, segments: int, rounds: int = 10) -> Array:
-    """Regions of similar pixels that are near each other, ``[H, W]`` → numbers from 0 on, each region connected.
-
-    K-means in colour and place (SLIC), where each pixel chooses among the nine centres around its cell of a grid.
+def slic(pixels: Array, segments: int) -> Array:
+    """Regions of similar pixels that are near each other, ``[H, W]``: numbers from 0 on, each region connected.
 
     Args:
-        pixels: ``[H, W, C]`` from 0 to 1.
-        segments: cells of the grid, about.
-        rounds: of k-means.
+        pixels: ``[H, W, 3]`` from 0 to 1.
+        segments: regions, about.
     """
-    height, width, _ = pixels.shape
-    side = max(1.0, np.sqrt(height * width / segments))
-    rows, columns = (max(1, round(size / side)) for size in (height, width))
-    place = np.moveaxis(np.indices((height, width)), 0, -1)
-    points = np.concatenate([pixels, place * (COMPACTNESS / side)], axis=-1).reshape(height * width, -1)
-    cell = (place * (rows, columns) // (height, width)).reshape(-1, 2)
-    around = [cell + np.array([a, b]) for a in (-1, 0, 1) for b in (-1, 0, 1)]
-    around = np.stack([np.clip(c, 0, (rows - 1, columns - 1)) @ (columns, 1) for c in around], axis=1)
-    number = cell @ (columns, 1)
-    for _ in range(rounds):
-        centre = _means(points, number, rows * columns)
-        distance = np.stack([((points - centre[near]) ** 2).sum(1) for near in around.T], axis=1)
-        number = np.take_along_axis(around, distance.argmin(1)[:, None], axis=1)[:, 0]
-    return _connected(number.reshape(height, width), least=side**2 / 4)
+    from skimage import segmentation
 
-
-def _connected(number: Array, least: float) -> Array:
-    """Regions in one piece each; pieces of fewer than ``least`` pixels go to the neighbour around most of them."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    first, second = _neighbours(number.shape)
-    same = number.flat[first] == number.flat[second]
-    link = coo_array((np.ones(same.sum()), (first[same], second[same])), shape=(number.size, number.size))
-    piece = connected_components(link, directed=False)[1]
-    into = _merge_small(np.bincount(piece), _boundaries(piece[first], piece[second]), least)
-    return np.unique(into[piece], return_inverse=True)[1].reshape(number.shape)
-
-
-def _boundaries(first: Array, second: Array) -> list[dict[int, int]]:
-    """Length of each piece's boundary with each of its neighbours, from the pieces of pixels side by side."""
-    count = int(max(first.max(initial=0), second.max(initial=0))) + 1
-    across = first != second
-    ends = np.concatenate([first[across] * count + second[across], second[across] * count + first[across]])
-    boundaries: list[dict[int, int]] = [{} for _ in range(count)]
-    for pair, length in zip(*(found.tolist() for found in np.unique(ends, return_counts=True)), strict=True):
-        boundaries[pair // count][pair % count] = length
-    return boundaries
-
-
-def _merge_small(size: Array, boundaries: list[dict[int, int]], least: float) -> Array:
-    """The piece each piece ends in, when small ones, least first, join the neighbour with the longest boundary."""
-    into = np.arange(size.size)
-    for small in np.argsort(size, kind="stable").tolist():
-        around = boundaries[small]
-        if size[small] >= least or not around:  # the whole image may be one piece
-            continue
-        home = min(around, key=lambda piece: (-around[piece], piece))
-        into[small] = home
-        size[home] += size[small]
-        for piece, length in around.items():
-            del boundaries[piece][small]
-            if piece != home:
-                boundaries[home][piece] = boundaries[piece][home] = boundaries[home].get(piece, 0) + length
-    while (into[into] != into).any():
-        into = into[into]
-    return into
+    return segmentation.slic(pixels, segments, compactness=COMPACTNESS, start_label=0)
 
 
 def _neighbours(shape: tuple[int, ...]) -> tuple[Array, Array]:

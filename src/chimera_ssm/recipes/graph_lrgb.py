@@ -11,6 +11,7 @@ from chimera_ssm.training.graph_recipe import GraphRecipe
 
 PEPTIDES_FUNC = GraphRecipe(
     data="peptides-func",
+    problem="multi_label_classification",
     # Chimera, 493k
     mixer="chimera",
     local="gcn",
@@ -32,9 +33,12 @@ PEPTIDES_FUNC = GraphRecipe(
     clip=1.0,
     eval_batch=128,
 )
-PEPTIDES_STRUCT = replace(PEPTIDES_FUNC, data="peptides-struct", state_size=80, num_heads=4, lr=1.5e-3)
+PEPTIDES_STRUCT = replace(
+    PEPTIDES_FUNC, data="peptides-struct", problem="regression", state_size=80, num_heads=4, lr=1.5e-3,
+)  # fmt: skip
 PASCALVOC_SP = replace(
-    PEPTIDES_FUNC, data="pascalvoc-sp", state_size=64, num_heads=4, lr=3.5e-3, dropout=0.05, batch_size=32,
+    PEPTIDES_FUNC, data="pascalvoc-sp", problem="single_label_classification", state_size=64, num_heads=4, lr=3.5e-3,
+    dropout=0.05, batch_size=32,
 )  # fmt: skip
 COCO_SP = replace(PASCALVOC_SP, data="coco-sp")
 

@@ -21,13 +21,13 @@ class GraphRecipe(Recipe):
 
     data: str = setting(
         "nci", "nci, rings:1-16, an LRGB name, superpixels:FOLDER, a csv or folder of molecules, or pyg:Class/name",
-        at_eval=True,
+        at_eval=True, place=("nci", "superpixels:"),
     )  # fmt: skip
     part: Literal["test", "validation"] = setting("test", "the data set's own part to evaluate on", at_eval=True)
     smiles: str = setting("smiles", "csv: the column of molecules", at_eval=True)
     targets: str = setting("y", "csv: columns of labels, with commas between", at_eval=True)
-    problem: Literal["regression", "single_label_classification", "multi_label_classification"] = setting(
-        "regression", "csv: what the labels are"
+    problem: Literal["regression", "single_label_classification", "multi_label_classification"] | None = setting(
+        None, "what the labels must be; none: what they are, and in csv files a regression's"
     )
     bad_smiles: Literal["refuse", "skip"] = setting("refuse", "csv: what to do with unreadable molecules", at_eval=True)
     segments: int = setting(300, "superpixels: regions of an image, about", least=2, at_eval=True)
