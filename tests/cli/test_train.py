@@ -36,7 +36,7 @@ def test_train_then_eval(capsys):
     assert (run.recipe.betas, run.recipe.flip, run.recipe.num_hidden_layers) == ((0.9, 0.99), True, 1)
     assert cli.main(["eval", "run"]) == 0
     out = capsys.readouterr().out
-    assert "image/digits, test data, finished, after step 4" in out
+    assert "image/digits, finished, after step 4: test data, 449 samples" in out
     assert f"{run.result['metrics']['top1_ema']:.4f}" in out
     assert cli.main(["eval", str(latest_checkpoint(run)), "--image-size", "16"]) == 0
     assert "averaged" in capsys.readouterr().out
@@ -162,3 +162,23 @@ def test_the_commands_of_training_are_quick_to_refuse():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_steps_in_place_of_epochs(capsys):
+    place = SMALL.index("--epochs")
+    argv = [*SMALL[:place], *SMALL[place + 2 :], "--steps", "3", "--out", "run"]
+    assert cli.main(["train", "image/digits", *argv]) == 0
+    run = open_run(Path("run"))
+    assert (run.recipe.steps, run.recipe.epochs, run.result["steps"]) == (3, 0, 3)
+
+
+def test_a_run_finds_its_data_from_any_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    Path("words.txt").write_text("the cat sat on the mat and the dog lay on the rug\n" * 200)
+    small = ["--length", "16", "--hidden-size", "16", "--num-hidden-layers", "1", "--vocab-size", "100"]
+    argv = ["text/pydoc", "--data", "words.txt", "--steps", "2", "--batch-size", "4", *small, "--out", "run"]
+    assert cli.main(["train", *argv]) == 0
+    assert open_run(Path("run")).recipe.data == str(tmp_path / "words.txt")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert cli.main(["eval", "../run"]) == 0

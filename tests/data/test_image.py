@@ -82,6 +82,20 @@ def test_folders_of_pictures_are_read(picture_folder):
     assert seen.labels.tolist() == [0, 1]
 
 
+def test_classes_keep_the_numbers_that_a_model_knows(picture_folder, idx_folder):
+    """A model that knows more classes, or the same in another order, is judged by their names."""
+    found = load_images(str(picture_folder), 3, ("green", "red", "blue"))
+    for part in (found.train, found.test):
+        for n in range(len(part)):
+            sample = part.sample(n)
+            assert sample["labels"] == int(part.labels[n]) == (1 if sample["pixel_values"][0].any() else 2)
+    assert found.names == ("green", "red", "blue")
+    with pytest.raises(ValueError, match=r"has the class 'red', which the model does not know; it knows \('blue'"):
+        load_images(str(picture_folder), 3, ("blue", "green"))
+    numbers = load_images(str(idx_folder.rename(idx_folder.with_name("unnamed"))), 1, images.FASHION_LABELS)
+    assert numbers.test.labels.tolist() == list(range(10))
+
+
 def test_missing_data_are_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(images, "FASHION_PACKAGE", "/nowhere")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -1,6 +1,7 @@
 """Text: corpora and what is wrong with files, vocabularies, blocks, masks."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -39,7 +40,7 @@ def folder(tmp_path, **files):
 
 def words_of(data, vocabulary, length=7, **options):
     text = load_text(data, length, vocabulary, 0, **options)
-    return [[text.tokenizer.decode(part.sample(n)) for n in range(len(part))] for part in text[:2]]
+    return [[text.tokenizer.decode(part.sample(n)) for n in range(len(part))] for part in (text.train, text.test)]
 
 
 # Corpora
@@ -83,6 +84,58 @@ def test_test_files_come_before_validation_files_and_a_tenth_is_held_out_otherwi
     assert (len(train), len(test)) == (18, 2)
 
 
+@pytest.mark.parametrize("length", [5, 7, 12, 100])
+def test_text_held_out_is_the_same_at_any_length(length, tmp_path, vocabulary):
+    """A model trained on blocks of one length is not tested on its training text in blocks of another."""
+    file = tmp_path / "alone.txt"
+    file.write_text(("one " * 90 + "two " * 10) * 10 + "three " * 57)
+    text = load_text(str(file), length, vocabulary, 0)
+    words = [[int(word) for n in range(len(part)) for word in part.sample(n)[1:-1]] for part in (text.train, text.test)]
+    assert [set(part) for part in words] == [{5}, {6}]
+    assert [len(part) for part in words] == [900 // (length - 2) * (length - 2), 100 // (length - 2) * (length - 2)]
+    assert len(text.unseen) == 1058 // (length - 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_test"),
+    [
+        ("wiki.test.tokens", True),
+        ("dev/a.txt", True),
+        ("validation-00000-of-00001.jsonl", True),
+        ("VAL.txt", True),
+        ("devices.txt", False),
+        ("values.txt", False),
+        ("testing.txt", False),
+        ("contest/a.txt", False),
+    ],
+)
+def test_files_for_testing_are_known_by_whole_words(name, is_test, tmp_path):
+    for file in ("first.txt", name):
+        (tmp_path / "data" / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / file).write_text("one")
+    train, test = load_corpora(str(tmp_path / "data"), "text")
+    assert ("first.txt" in str(train.files[0]) and len(train.files) == 1 and test is not None) == is_test
+    assert {path.name for part in (train, test) if part for path in part.files} == {"first.txt", Path(name).name}
+
+
+def test_compressed_files_other_endings_and_what_is_no_text(tmp_path, vocabulary):
+    import gzip
+
+    data = folder(
+        tmp_path,
+        train_txt_gz=gzip.compress(SENTENCE.encode()),
+        test_jsonl_gz=gzip.compress(json.dumps({"text": SENTENCE}).encode()),
+        vocab_txt="[PAD]\n",
+    )
+    assert words_of(data, vocabulary) == [["[CLS] one two three four five [SEP]"]] * 2
+    notes = tmp_path / "notes.md"
+    notes.write_text(SENTENCE * 10)
+    assert len(words_of(str(notes), vocabulary)[0]) == 9
+    (tmp_path / "data" / "train.txt.gz").write_bytes(gzip.compress(SENTENCE.encode() * 100)[:-20])
+    with pytest.raises(ValueError, match=r"train\.txt\.gz is damaged: .*; copy it again"):
+        words_of(data, vocabulary)
+
+
 def test_wikitext_is_looked_for_in_the_cache(vocabulary, cache):
     (cache / "wikitext-2").mkdir(parents=True)
     for part in ("train", "valid", "test"):
@@ -109,7 +162,11 @@ BAD = {
         {"train_txt": "one two", "test_txt": "one"},
         r"has 3 tokens, less than a block of 7 has.* 5 or less",
     ),
-    "no two blocks": ({"train_txt": SENTENCE}, r"has 1 block of 7 tokens"),
+    "too little to hold out": (
+        {"train_txt": SENTENCE * 8},
+        r"the tenth of .* held out for testing has 4 tokens, less than a block of 7 has: .* length to 6 or less",
+    ),
+    "nothing to hold out": ({"train_txt": SENTENCE}, r"has 0 tokens, less than a block of 7 has: give more text$"),
 }
 
 
@@ -156,10 +213,34 @@ def test_c4_is_streamed_as_far_as_needed(monkeypatch, vocabulary):
     assert text.tokenizer.decode(text.train.sample(9)) == "[CLS] one two three four five [SEP] [SEP]"
 
 
-def test_a_line_of_a_million_characters(tmp_path, vocabulary):
+def test_an_interrupted_tokenising_goes_on(tmp_path, vocabulary, monkeypatch, cache):
+    from chimera_ssm.data import text as module
+
+    data = folder(tmp_path, train_txt="one two three four five\n" * 5000, test_txt=SENTENCE)
+    encode, calls = module._encode, []
+
+    def interrupted(pieces, tokenizer):
+        calls.append(len(pieces))
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return encode(pieces, tokenizer)
+
+    monkeypatch.setattr(module, "SAVE_SECONDS", 0)
+    monkeypatch.setattr(module, "_encode", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        words_of(data, vocabulary)
+    assert words_of(data, vocabulary)[0] == ["[CLS] one two three four five [SEP]"] * 5000
+    assert calls[4:] == [1000, 1000, 1, 2], "three thousand lines were there"
+    assert not list(cache.glob("*.part")) + list(cache.glob("*.json"))
+
+
+def test_a_line_of_a_million_characters(tmp_path, vocabulary, capsys):
     data = folder(tmp_path, train_txt="one two three four " * 52_632 + "x" * 10**6 + "\n", test_txt=SENTENCE * 99)
     text = load_text(data, 128, vocabulary, 0)
     assert len(text.train) == (4 * 52_632 + 2) // 126  # the word of a million letters is unknown; then the end
+    err = capsys.readouterr().err
+    assert "train.txt has 2,000,009 characters, and a word of 1,000,000; is it text?" in err
+    assert err.count("is it text?") == 1
 
 
 def test_a_vocabulary_for_a_line_of_a_million_letters(tmp_path):
@@ -206,7 +287,7 @@ def test_a_vocabulary_is_made_for_a_corpus(pydoc, cache):
     assert [tokenizer.convert_ids_to_tokens(n) for n in range(5)] == list(WORDS[:5])
     assert tokenizer.tokenize("The Function") == ["the", "function"]
     assert len(pydoc.train) + len(pydoc.test) > 1500
-    assert len(pydoc.test) == (len(pydoc.train) + len(pydoc.test)) // 10
+    assert abs(len(pydoc.test) - (len(pydoc.train) + len(pydoc.test)) / 10) < 1
     # made again, in another cache, it is the same
     again = load_tokenizer("auto", load_corpora("pydoc", "text").train, 1000)
     assert again.get_vocab() == tokenizer.get_vocab()

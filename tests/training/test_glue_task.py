@@ -63,8 +63,22 @@ def test_it_learns_and_is_used(finished):
     assert finished.result["metrics"]["accuracy"] == 1
     found = pipeline("text-classification", str(finished.model))(["two good film", "bad film"])
     assert [f["label"] for f in found] == ["1", "0"]
-    again = evaluate(open_run(finished.folder), finished.recipe, latest_checkpoint(finished))
+    again = evaluate(open_run(finished.folder), finished.recipe, latest_checkpoint(finished)).metrics
     assert again == pytest.approx(finished.result["metrics"])
+
+
+def test_a_run_stands_alone_when_the_model_it_came_from_is_gone(start, reviews, tmp_path):
+    import shutil
+
+    shutil.copytree(start, tmp_path / "start")
+    run = Run(tmp_path / "run", "text/glue-sst2", replace(TINY, from_=str(tmp_path / "start"), data=reviews), CPU)
+    train(run)
+    shutil.rmtree(tmp_path / "start")
+    again = evaluate(run, run.recipe, latest_checkpoint(run))
+    assert again.metrics == pytest.approx(run.result["metrics"])
+    assert again.evaluated_on == run.result["evaluated_on"] == "dev"
+    (run.folder / "result.json").unlink()
+    assert train(run, latest_checkpoint(run))["metrics"] == pytest.approx(again.metrics)
 
 
 def test_the_body_is_the_one_that_was_trained(tmp_path, start, reviews):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from chimera_ssm.models import ChimeraForGraphs
-from chimera_ssm.training.fit import train
+from chimera_ssm.training.fit import evaluate, latest_checkpoint, train
 from chimera_ssm.training.graph_metrics import Accuracy, AveragePrecision, MacroF1, MeanAbsoluteError
 from chimera_ssm.training.graph_recipe import GraphRecipe
 from chimera_ssm.training.recipe import recipe_class
@@ -125,3 +125,38 @@ def test_the_kind_is_known_and_bad_settings_are_refused(data):
         GraphRecipe(epochs=1, mixer="mlp")
     with pytest.raises(ValueError, match="has no validation part of its own; hold out a part with --validation"):
         replace(TINY, data=data, part="validation").task().test_samples()
+
+
+@pytest.fixture
+def finished(tmp_path, data):
+    run = Run(tmp_path / "run", "graph/tiny", replace(TINY, data=data, validation=0.0), CPU)
+    train(run)
+    return run
+
+
+def test_evaluation_on_other_data_keeps_the_runs_mean(finished, tmp_path):
+    """Labels that are larger by 100 are missed by 100; all of them are looked at."""
+    for name, shift in (("same", 0), ("shifted", 100)):
+        rows = [f"{s},{s.count('O') + 0.1 * len(s) + shift}" for s in MOLECULES]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["smiles,y", *rows]) + "\n")
+    same, shifted = (
+        evaluate(finished, replace(finished.recipe, data=str(tmp_path / f"{name}.csv")), latest_checkpoint(finished))
+        for name in ("same", "shifted")
+    )
+    assert same.samples == shifted.samples == len(MOLECULES)
+    assert same.metrics["mae"] < 3
+    assert abs(shifted.metrics["mae"] - 100) < 3
+    own = evaluate(finished, finished.recipe, latest_checkpoint(finished))
+    assert (own.samples, own.evaluated_on) == (len(MOLECULES) // 5, "test")
+
+
+def test_fewer_classes_can_be_evaluated_and_other_graphs_are_refused(tmp_path, data):
+    recipe = replace(TINY, data=data, targets="count", problem="single_label_classification", validation=0.0)
+    run = Run(tmp_path / "run", "graph/tiny", recipe, CPU)
+    train(run)
+    few = tmp_path / "few.csv"
+    few.write_text("smiles,count\nCC,0\nCCO,1\nCCC,0\n")
+    found = evaluate(run, replace(recipe, data=str(few)), latest_checkpoint(run))
+    assert found.samples == 3
+    with pytest.raises(ValueError, match="rings:1-4 does not fit the run: node_features of its graphs is"):
+        evaluate(run, replace(recipe, data="rings:1-4"), latest_checkpoint(run))

@@ -39,6 +39,11 @@ def test_text_is_read_by_type(name, text, value):
     assert type(found) is type(value)
 
 
+def test_help_names_the_choices():
+    assert KEYS["choice"].help == "which; one of a, b"
+    assert KEYS["count"].help == "how many"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

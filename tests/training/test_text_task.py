@@ -138,11 +138,41 @@ def test_the_model_of_a_run_is_bitwise_that_of_its_checkpoint(finished):
 
 def test_evaluation_at_another_length(finished):
     checkpoint = latest_checkpoint(finished)
-    same = evaluate(finished, finished.recipe, checkpoint)
+    same = evaluate(finished, finished.recipe, checkpoint).metrics
     assert same == pytest.approx(finished.result["metrics"], rel=1e-6)
-    longer = evaluate(finished, replace(finished.recipe, length=128), checkpoint)
+    longer = evaluate(finished, replace(finished.recipe, length=128), checkpoint).metrics
     assert longer["loss"] != same["loss"]
     assert longer["loss"] < 6.2
+
+
+def test_a_run_keeps_its_vocabulary_when_its_text_changes(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sat on the mat and the dog lay on the rug\n" * 100)
+    run = Run(tmp_path / "run", "text/tiny", replace(TINY, data=str(text), train_limit=None), CPU)
+    train(run)
+    text.write_text("quite another zebra quickly jumped over every lazy fox\n" * 120)
+    task = run.recipe.task()
+    task.recall(run.about)
+    words = task.text.tokenizer.get_vocab()
+    assert "mat" in words
+    assert "zebra" not in words
+    assert evaluate(run, run.recipe, latest_checkpoint(run)).samples > 1
+    (run.folder / "result.json").unlink()
+    with pytest.raises(ValueError, match=r"the data have changed since the run began: there were 39 .*, now there are"):
+        train(run, latest_checkpoint(run))
+
+
+def test_evaluation_on_other_text(finished, tmp_path):
+    """On all of it, in the words of the run; of the run's own text on what was held out."""
+    other = tmp_path / "other.txt"
+    other.write_text("return the value of the function\n" * 100)
+    found = evaluate(finished, replace(finished.recipe, data=str(other)), latest_checkpoint(finished))
+    assert found.samples == (6 * 100 + 1) // 30
+    (tmp_path / "both").mkdir()
+    (tmp_path / "both" / "train.txt").write_text("return the value of the function\n" * 100)
+    (tmp_path / "both" / "test.txt").write_text("return the value of the function\n" * 50)
+    found = evaluate(finished, replace(finished.recipe, data=str(tmp_path / "both")), latest_checkpoint(finished))
+    assert found.samples == (6 * 50 + 1) // 30
 
 
 def test_baselines_with_positions_say_how_many_they_have():

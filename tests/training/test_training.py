@@ -18,7 +18,7 @@ from chimera_ssm.training import checkpoints
 from chimera_ssm.training.averaging import averaged_copy, decay_at, update_average
 from chimera_ssm.training.bookkeeper import Interrupted
 from chimera_ssm.training.fit import evaluate, latest_checkpoint, train
-from chimera_ssm.training.optimizer import parameter_groups
+from chimera_ssm.training.optimizer import optimizer, parameter_groups
 from chimera_ssm.training.records import Table, read_table
 from chimera_ssm.training.run import Run, new_folder, open_run
 from tests.training.tiny import CPU, TINY, make_run, same_tables, train_in_processes, what_remains
@@ -49,6 +49,22 @@ def test_decay_is_for_matrices_alone():
         if name.endswith(("step_bias", ".D", "bias", "norm.weight")):
             assert name in undecayed
     assert any(name.endswith("step_bias") for name in undecayed)
+
+
+@pytest.mark.parametrize("decoupled", [True, False])
+def test_weight_decay_by_hand(decoupled):
+    """Without gradients weights shrink by lr times the decay, or by the decay itself while the rate is at its peak."""
+    recipe = replace(TINY, lr=0.01, weight_decay=0.1, decoupled=decoupled)
+    model = torch.nn.Linear(2, 1)
+    before = model.weight.detach().clone()
+    steps = optimizer(model, recipe)
+    model(torch.zeros(1, 2)).sum().mul(0).backward()
+    for rate, shrunk in ((0.01, 0.1 if decoupled else 0.001), (0.005, 0.05 if decoupled else 0.0005)):
+        for group in steps.param_groups:
+            group["lr"] = rate
+        steps.step()
+        before = before * (1 - shrunk)
+        torch.testing.assert_close(model.weight, before)
 
 
 def test_the_average_by_hand():
@@ -88,6 +104,7 @@ def test_a_finished_run_has_everything(finished):
     names = {path.name for path in finished.folder.iterdir()}
     files = {
         "config.yaml",
+        "about",
         "metrics.csv",
         "steps.csv",
         "tensorboard",
@@ -130,8 +147,9 @@ def test_the_model_is_loaded_by_its_users_and_scores_as_the_run_said(finished):
 
 def test_evaluation_repeats_the_last_metrics_and_takes_other_sizes(finished):
     checkpoint = latest_checkpoint(finished)
-    assert evaluate(finished, finished.recipe, checkpoint) == pytest.approx(finished.result["metrics"], abs=1e-6)
-    twice = evaluate(finished, replace(finished.recipe, image_size=16), checkpoint)
+    assert evaluate(finished, finished.recipe, checkpoint).metrics == pytest.approx(finished.result["metrics"], abs=1e-6)
+    assert evaluate(finished, finished.recipe, checkpoint)[1:] == (449, "test")
+    twice = evaluate(finished, replace(finished.recipe, image_size=16), checkpoint).metrics
     assert twice.keys() == finished.result["metrics"].keys()
     assert twice["loss"] != finished.result["metrics"]["loss"]
 

@@ -70,7 +70,7 @@ class _Command(argparse.ArgumentParser):
 
     def _unknown(self, option: str) -> str:
         known = [name for action in self._actions for name in action.option_strings]
-        near = get_close_matches(option, known, n=1)
+        near = get_close_matches(option, known, n=1, cutoff=0.7)
         return f"unknown option {option}" + (f", did you mean {near[0]}?" if near else "")
 
 

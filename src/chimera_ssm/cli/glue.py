@@ -28,10 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     from chimera_ssm.training.glue_recipe import GlueRecipe
     from chimera_ssm.training.settings import keys
 
-    parser.add_argument("run", metavar="RUN", help="a finished run of text/…, or a folder with its model")
+    parser.add_argument("run", type=Path, metavar="RUN", help="a finished run of text/…, or a folder with its model")
+    settings = {key.name: key for key in keys(GlueRecipe)}
     parser.add_argument(
-        "--data", default="glue", metavar="FOLDER", help="of the official files; through datasets if omitted"
-    )
+        "--data", type=settings["data"].parse, default="glue", metavar="FOLDER",
+        help="of the official files; through datasets if omitted",
+    )  # fmt: skip
     parser.add_argument(
         "--tasks", nargs="+", default=[*TASKS], metavar="TASK", help=f"of {', '.join(TASKS)}; all if omitted"
     )
@@ -45,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--jobs", type=int, default=cores, help=f"runs at a time, which share the cores ({cores})")
     parser.add_argument("--docs", type=Path, metavar="FILE", help="write the report there, too")
     values = argparse.Namespace(**dict.fromkeys(_SETTINGS, "as in the task's recipe"))
-    add_settings(parser, "settings of all tasks", [key for key in keys(GlueRecipe) if key.name in _SETTINGS], values)
+    add_settings(parser, "settings of all tasks", [settings[name] for name in _SETTINGS], values)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -56,9 +58,11 @@ def run(args: argparse.Namespace) -> None:
     for name in ("seeds", "jobs"):
         if getattr(args, name) < 1:
             raise ValueError(f"--{name} must be at least 1, found {getattr(args, name)}")
-    folder = args.out or Path(args.run) / "glue"
-    changes = {name: getattr(args, name) for name in ("data", *_SETTINGS) if hasattr(args, name)}
-    studies = glue_studies(args.run, args.tasks, args.seeds, args.scale, args.after_mnli, **changes)
+    folder = args.out or args.run / "glue"
+    changes = {name: getattr(args, name) for name in _SETTINGS if hasattr(args, name)}
+    studies = glue_studies(
+        str(args.run.absolute()), args.tasks, args.seeds, args.scale, args.after_mnli, data=args.data, **changes
+    )
     results: dict[str, dict[str, RowResult]] = {}
     for name, study in studies.items():
         results[name], then = conduct_with_bar(study, folder / name, args.jobs, Machine(devices=1))

@@ -20,6 +20,8 @@ EXAMPLE = """chimera train image/digits --lr 1e-3 --seed 1
   chimera train --resume runs/image-digits-…   (after an interruption or a kill)
   chimera train text/glue-cola --data glue --from runs/text-wikitext2-…"""
 
+_EITHER = {"epochs": "steps", "warmup_epochs": "warmup_steps"}
+
 _FOLDER = "CHIMERA_RUN_FOLDER"  # tells further processes of a run which folder the first one made
 
 
@@ -47,7 +49,7 @@ def add_settings(parser: argparse.ArgumentParser, title: str, keys: Sequence[Key
         names = dict.fromkeys([f"--{name.replace('_', '-')}", f"--{name}"])
         value = getattr(values, key.name)
         text = ",".join(map(str, value)) if isinstance(value, tuple) else value
-        doc = f"{key.doc} ({text})".replace("%", "%%")
+        doc = f"{key.help} ({text})".replace("%", "%%")
         group.add_argument(*names, dest=key.name, type=_typed(key), default=argparse.SUPPRESS, metavar="…", help=doc)
 
 
@@ -105,10 +107,15 @@ def _resumed(args: argparse.Namespace) -> tuple[Run, Path | None]:
 
 
 def given(args: argparse.Namespace, settings: Any) -> dict[str, Any]:
-    """Those settings that were typed."""
+    """Those settings that were typed; where one of two was that exclude each other, the other is 0."""
     from chimera_ssm.training.settings import keys
 
-    return {key.name: getattr(args, key.name) for key in keys(type(settings)) if hasattr(args, key.name)}
+    typed = {key.name: getattr(args, key.name) for key in keys(type(settings)) if hasattr(args, key.name)}
+    for pair in _EITHER.items():
+        for one, other in (pair, pair[::-1]):
+            if typed.get(one) and other not in typed:
+                typed[other] = 0
+    return typed
 
 
 def recipe_in(argv: Sequence[str], preferred: Scale | None = None) -> tuple[Any, str]:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
+import sys
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from chimera_ssm.data.cache import cache_folder
 
-_TEXT = (".txt", ".text", ".tokens", ".raw")
-_SUFFIXES = (*_TEXT, ".jsonl", ".json", ".parquet")
-_TESTS = ("test", "valid", "val", "dev")
+_SUFFIXES = (".txt", ".text", ".tokens", ".raw", ".jsonl", ".json", ".parquet")
+_TESTS = ("test", "validation", "valid", "val", "dev")
+#: Lines and words of so many characters are told of: such files are often something else than text.
+_LONG_LINE, _LONG_WORD = 1_000_000, 10_000
 
 
 @dataclass(frozen=True)
@@ -25,12 +31,21 @@ class Corpus:
         key: equal for equal texts only.
         pieces: the text, a piece at a time, such as a line; ``None`` ends a document.
         size: characters or bytes, if known.
+        files: that it is read from.
     """
 
     name: str
     key: Any
     pieces: Callable[[], Iterator[str | None]]
     size: int | None = None
+    files: tuple[Path, ...] = ()
+
+    def __str__(self) -> str:
+        """The name, and the first of its files if there are several."""
+        if len(self.files) < 2:
+            return self.name
+        further = f" and {len(self.files) - 3} more" if len(self.files) > 3 else ""
+        return f"{self.name} ({', '.join(path.name for path in self.files[:3])}{further})"
 
 
 class Corpora(NamedTuple):
@@ -44,8 +59,9 @@ def load_corpora(data: str, text_column: str) -> Corpora:
     """The corpora of a name, or in a folder.
 
     Args:
-        data: ``pydoc``, ``wikitext-2``, ``c4``, a file, or a folder of files: text, jsonl or parquet. Files or folders
-            whose names begin with test, or else with valid, val or dev, are for testing, all others for training.
+        data: ``pydoc``, ``wikitext-2``, ``c4``, a file, or a folder of files: text, jsonl or parquet, gzipped or not.
+            Files and folders with the word test in their names, or else validation, valid, val or dev, are for testing,
+            all others for training; vocab.txt is not read.
         text_column: where the text is in jsonl and parquet files.
     """
     if data == "pydoc":
@@ -59,8 +75,8 @@ def load_corpora(data: str, text_column: str) -> Corpora:
         return Corpora(_files(str(path), [path], text_column), None)
     if not path.is_dir():
         raise ValueError(
-            f"there is no data set, no file and no folder {data!r}; data is pydoc, wikitext-2, c4, or files with one "
-            f"of the endings {' '.join(_SUFFIXES)}"
+            f"there is no data set, no file and no folder {data!r}; data is pydoc, wikitext-2, c4, a file, or a folder "
+            f"of files with one of the endings {' '.join(_SUFFIXES)}"
         )
     return _folder(path, text_column)
 
@@ -112,12 +128,19 @@ def _folder(folder: Path, text_column: str) -> Corpora:
 
 
 def _found(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in _SUFFIXES and path.is_file())
+    paths = (path for path in folder.rglob("*") if _suffix(path) in _SUFFIXES and path.name != "vocab.txt")
+    return sorted(path for path in paths if path.is_file())
+
+
+def _suffix(path: Path) -> str:
+    """The ending that tells what is in a file, compressed or not."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 def _part(path: Path) -> str:
-    names = (name for part in path.parts for name in _TESTS if part.lower().startswith(name))
-    return next(names, "train")
+    """``wiki.test.tokens``, ``dev/a.txt`` and ``validation-00000-of-00001.parquet`` are for testing."""
+    words = {word for part in path.parts for word in re.split("[^a-z]+", part.lower())}
+    return next((name for name in _TESTS if name in words), "train")
 
 
 def _files(name: str, paths: list[Path], text_column: str) -> Corpus:
@@ -127,18 +150,19 @@ def _files(name: str, paths: list[Path], text_column: str) -> Corpus:
         for path in paths:
             yield from _pieces(path, text_column)
 
-    compressed = any(path.suffix.lower() == ".parquet" for path in paths)
-    return Corpus(name, (stats, text_column), pieces, None if compressed else sum(size for _, size, _ in stats))
+    compressed = any(path.suffix.lower() in (".parquet", ".gz") for path in paths)
+    size = None if compressed else sum(size for _, size, _ in stats)
+    return Corpus(name, (stats, text_column), pieces, size, tuple(paths))
 
 
 def _pieces(path: Path, text_column: str) -> Iterator[str | None]:
-    suffix = path.suffix.lower()
+    suffix = _suffix(path)
     if suffix == ".parquet":
         found = _documents(_parquet(path, text_column))
-    elif suffix in _TEXT:
-        found = _text(path)
-    else:
+    elif suffix in (".jsonl", ".json"):
         found = _documents(_jsonl(path, text_column))
+    else:
+        found = _text(path)
     empty = True
     for piece in found:
         if piece is None or not piece.isspace():
@@ -150,15 +174,32 @@ def _pieces(path: Path, text_column: str) -> Iterator[str | None]:
 
 def _text(path: Path) -> Iterator[str | None]:
     """The lines of a file, which is one document."""
-    for _, line in read_lines(path):
+    for number, line in read_lines(path):
+        if len(line) >= _LONG_WORD:
+            _tell_if_strange(f"line {number} of {path}", line)
         yield line
     yield None
 
 
+def _tell_if_strange(where: str, line: str) -> None:
+    longest = max(map(len, line.split()), default=0)
+    if len(line) >= _LONG_LINE or longest >= _LONG_WORD:
+        _tell(
+            f"note: {where} has {len(line):,} characters, and a word of {longest:,}; is it text? It is read all the "
+            f"same; WordPiece knows no words of more than 100 characters, they become [UNK]"
+        )
+
+
+@cache
+def _tell(words: str) -> None:
+    """Once: a corpus is read several times."""
+    print(words, file=sys.stderr)
+
+
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a UTF-8 file, each with its number; the first without a byte order mark."""
-    with open(path, "rb") as file:
-        for number, line in enumerate(file, start=1):
+    with gzip.open(path) if path.suffix.lower() == ".gz" else open(path, "rb") as file:
+        for number, line in enumerate(_whole(file, path), start=1):
             try:
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
@@ -166,6 +207,13 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
                     f"{path} is not UTF-8 text: line {number} has the byte 0x{line[error.start]:02x} where no "
                     f"character begins or goes on; convert the file, for example with iconv"
                 ) from None
+
+
+def _whole(file: Iterable[bytes], path: Path) -> Iterator[bytes]:
+    try:
+        yield from file
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is damaged: {error}; copy it again") from None
 
 
 def _jsonl(path: Path, column: str) -> Iterator[str]:
@@ -193,11 +241,11 @@ def _parquet(path: Path, column: str) -> Iterator[str]:
     except pyarrow.ArrowException as error:
         raise ValueError(f"{path} is not a parquet file: {error}") from None
     _check_column(path, column, file.schema_arrow.names)
-    for batch in file.iter_batches(columns=[column]):
-        for value in batch.column(0).to_pylist():
-            if not isinstance(value, str):
-                raise ValueError(f"{column!r} must be text, found {value!r} in {path}")
-            yield value
+    values = (value for batch in file.iter_batches(columns=[column]) for value in batch.column(0).to_pylist())
+    for number, value in enumerate(values, start=1):
+        if not isinstance(value, str):
+            raise ValueError(f"{column!r} must be text, found {value!r} in row {number} of {path}")
+        yield value
 
 
 def _check_column(path: Path, column: str, names: Iterable[str]) -> None:

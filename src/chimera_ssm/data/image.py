@@ -72,14 +72,20 @@ class ImageData(NamedTuple):
     names: tuple[str, ...]
 
 
-def load_images(data: str, num_channels: int) -> ImageData:
+def load_images(data: str, num_channels: int, names: tuple[str, ...] | None = None) -> ImageData:
     """The data set of a name, or in a folder.
 
     Args:
         data: ``digits``, ``fashion-mnist``, ``imagenet``, or a folder with idx files or with
             ``train/<class>/<image>`` and ``test/…`` or ``val/…``.
         num_channels: of the images: 3 for colours, 1 for shades of grey.
+        names: of the classes as a model knows them; the data's own if omitted.
     """
+    found = _load(data, num_channels)
+    return found if names in (None, found.names) else _renumbered(found, names, data)
+
+
+def _load(data: str, num_channels: int) -> ImageData:
     if data == "digits":
         return _digits(num_channels)
     if data == "fashion-mnist":
@@ -95,6 +101,36 @@ def load_images(data: str, num_channels: int) -> ImageData:
     if any(folder.glob("train-images*idx3-ubyte*")):
         return _idx_folder(folder, num_channels)
     return _image_folder(folder, num_channels)
+
+
+class _Renumbered(Samples):
+    """Images whose classes have other numbers."""
+
+    def __init__(self, images: Samples, numbers: Tensor):
+        self.images, self.numbers = images, numbers
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def sample(self, index: int) -> dict[str, Any]:
+        sample = self.images.sample(index)
+        return {**sample, "labels": int(self.numbers[sample["labels"]])}
+
+    @property
+    def labels(self) -> Tensor | None:
+        return None if self.images.labels is None else self.numbers[self.images.labels]
+
+
+def _renumbered(images: ImageData, names: tuple[str, ...], data: str) -> ImageData:
+    """The same images with the classes' numbers in ``names``."""
+    known = {name: number for number, name in enumerate(names)}
+    if images.names == tuple(map(str, range(len(images.names)))):  # idx files have numbers and no names
+        known = {str(number): number for number in range(len(names))} | known
+    strange = [name for name in images.names if name not in known]
+    if strange:
+        raise ValueError(f"{data} has the class {strange[0]!r}, which the model does not know; it knows {names}")
+    numbers = torch.tensor([known[name] for name in images.names])
+    return ImageData(_Renumbered(images.train, numbers), _Renumbered(images.test, numbers), names)
 
 
 # scikit-learn's digits

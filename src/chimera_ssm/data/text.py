@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Iterator
+from functools import cached_property
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from chimera_ssm.data.cache import cached
-from chimera_ssm.data.corpus import Corpus, load_corpora
-from chimera_ssm.data.samples import Samples, split
+from chimera_ssm.data.corpus import Corpora, Corpus, load_corpora
+from chimera_ssm.data.progress import progress
+from chimera_ssm.data.samples import Samples
 from chimera_ssm.data.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
@@ -24,40 +27,93 @@ if TYPE_CHECKING:
 
 #: No word is asked for here.
 IGNORED = -100
+#: Of tokenising that can be lost.
+SAVE_SECONDS = 60.0
 
 
-class TextData(NamedTuple):
-    """Blocks of tokens to train on, blocks to test on, and the tokenizer they were made with."""
+class TextData:
+    """Texts as blocks of tokens.
 
-    train: Samples
-    test: Samples
-    tokenizer: PreTrainedTokenizerBase
+    Where nothing is named for testing, a tenth of the tokens is: ten stretches, evenly spread, the same for blocks of any
+    length.
+
+    Args:
+        corpora: the texts.
+        tokenizer: makes tokens of them.
+        length: tokens of a block.
+        max_tokens: take only so many, of each part.
+    """
+
+    def __init__(self, corpora: Corpora, tokenizer: PreTrainedTokenizerBase, length: int, max_tokens: int | None):
+        self.corpora, self.tokenizer, self.length, self.max_tokens = corpora, tokenizer, length, max_tokens
+
+    @cached_property
+    def train(self) -> Blocks:
+        """Blocks to train on."""
+        tokens, name = self._tokens(self.corpora.train), self.corpora.train.name
+        if self.corpora.test is None:
+            tokens = Stretches(tokens, 0, 9)
+        return Blocks(tokens, self.tokenizer, self.length, name)
+
+    @cached_property
+    def test(self) -> Blocks:
+        """Blocks to test on."""
+        if self.corpora.test is not None:
+            return self.unseen
+        tokens = Stretches(self._tokens(self.corpora.train), 9, 10)
+        return Blocks(
+            tokens, self.tokenizer, self.length, f"the tenth of {self.corpora.train.name} held out for testing"
+        )
+
+    @cached_property
+    def unseen(self) -> Blocks:
+        """Blocks to test a model on that was trained on other text: what is named for testing, or everything."""
+        corpus = self.corpora.test or self.corpora.train
+        return Blocks(self._tokens(corpus), self.tokenizer, self.length, corpus.name)
+
+    def _tokens(self, corpus: Corpus) -> np.ndarray:
+        return tokenised(corpus, self.tokenizer, self.max_tokens)
 
 
 def load_text(
     data: str, length: int, tokenizer: str, vocab_size: int, text_column: str = "text", max_tokens: int | None = None
 ) -> TextData:
-    """Texts as blocks of tokens, made once and kept in the cache.
+    """Texts as blocks of tokens, which are made once and kept in the cache.
 
     Args:
-        data: see `load_corpora`; where nothing is named for testing, a tenth of the blocks is.
+        data: see `load_corpora`.
         length: tokens of a block.
         tokenizer: see `load_tokenizer`.
         vocab_size: of a vocabulary to be made.
         text_column: where the text is in jsonl and parquet files.
         max_tokens: take only so many, of each part.
     """
-    train, test = load_corpora(data, text_column)
+    corpora = load_corpora(data, text_column)
+    train = corpora.train
     if tokenizer == "auto" and train.size is None and max_tokens is not None:
         raise ValueError(f"a vocabulary cannot be made for a stream, {train.name}: give one with --tokenizer")
-    found = load_tokenizer(tokenizer, train, vocab_size)
-    blocks = [Blocks(corpus, found, length, max_tokens) for corpus in (train, test) if corpus is not None]
-    if test is not None:
-        return TextData(*blocks, found)
-    if len(blocks[0]) < 2:
-        raise ValueError(f"{train.name} has {len(blocks[0])} block of {length} tokens: give more text, or less length")
-    held_out, rest = split(blocks[0], max(1, len(blocks[0]) // 10), "test")
-    return TextData(rest, held_out, found)
+    return TextData(corpora, load_tokenizer(tokenizer, train, vocab_size), length, max_tokens)
+
+
+class Stretches:
+    """Some tenths of each tenth of the tokens, one after the other, as if they were an array.
+
+    Args:
+        tokens: all of them; at most a hundred at the end belong to no stretch.
+        first: of the tenths.
+        end: the one after the last.
+    """
+
+    def __init__(self, tokens: np.ndarray, first: int, end: int):
+        width = max(1, len(tokens) // 100)
+        self.tokens, self.period, self.start, self.kept = tokens, 10 * width, first * width, (end - first) * width
+
+    def __len__(self) -> int:
+        return len(self.tokens) // self.period * self.kept
+
+    def __getitem__(self, places: slice) -> np.ndarray:
+        tenth, place = np.divmod(np.arange(places.start, places.stop), self.kept)
+        return self.tokens[tenth * self.period + self.start + place]
 
 
 class Blocks(Samples):
@@ -66,20 +122,17 @@ class Blocks(Samples):
     A sample is a block, int64 ``[length]``. What remains at the end is left out.
 
     Args:
-        corpus: the texts.
-        tokenizer: makes tokens of them.
+        tokens: those of the corpus.
+        tokenizer: that made them.
         length: tokens of a block.
-        max_tokens: take only so many.
+        name: of the corpus, for messages.
     """
 
-    def __init__(self, corpus: Corpus, tokenizer: Any, length: int, max_tokens: int | None = None):
-        self.tokens = tokenised(corpus, tokenizer, max_tokens)
-        self.length, self.ends = length, (tokenizer.cls_token_id, tokenizer.sep_token_id)
+    def __init__(self, tokens: np.ndarray | Stretches, tokenizer: Any, length: int, name: str):
+        self.tokens, self.length, self.ends = tokens, length, (tokenizer.cls_token_id, tokenizer.sep_token_id)
         if len(self) == 0:
-            raise ValueError(
-                f"{corpus.name} has {len(self.tokens)} tokens, less than a block of {length} has: give more text, or "
-                f"set length to {max(3, len(self.tokens) + 2)} or less"
-            )
+            remedy = f"give more text, or set length to {len(tokens) + 2} or less" if len(tokens) else "give more text"
+            raise ValueError(f"{name} has {len(tokens)} tokens, less than a block of {length} has: {remedy}")
 
     def __len__(self) -> int:
         return len(self.tokens) // (self.length - 2)
@@ -140,14 +193,32 @@ def tokenised(corpus: Corpus, tokenizer: Any, max_tokens: int | None) -> np.ndar
 
 
 def _write(corpus: Corpus, tokenizer: Any, max_tokens: int | None, dtype: np.dtype, path: Path) -> None:
-    left = sys.maxsize if max_tokens is None else max_tokens
-    with open(path, "wb") as file, _progress(corpus) as advance:
-        pieces = corpus.pieces()
-        while left and (several := list(islice(pieces, 1000))):
-            tokens = np.fromiter(_encode(several, tokenizer), dtype)[:left]
-            tokens.tofile(file)
-            left -= len(tokens)
-            advance(sum(len(piece) for piece in several if piece is not None))
+    """Write the tokens; interrupted after minutes or hours, go on from the last minute."""
+    note = path.with_suffix(".json")
+    size, done = json.loads(note.read_text()) if note.exists() and path.exists() else (0, 0)
+    saved = time.monotonic()
+    try:
+        with open(path, "ab") as file, progress(f"tokenising {corpus}", corpus.size) as advance:
+            file.truncate(size)
+            pieces = islice(corpus.pieces(), done, None)
+            while (most := _left(max_tokens, size, dtype)) and (several := list(islice(pieces, 1000))):
+                tokens = np.fromiter(_encode(several, tokenizer), dtype)[:most]
+                tokens.tofile(file)
+                size, done = size + tokens.nbytes, done + len(several)
+                advance(sum(len(piece) for piece in several if piece is not None))
+                if time.monotonic() - saved > SAVE_SECONDS:
+                    file.flush()
+                    note.write_text(json.dumps([size, done]))
+                    saved = time.monotonic()
+    except Exception:
+        if not note.exists():  # of bad files nothing remains
+            path.unlink(missing_ok=True)
+        raise
+    note.unlink(missing_ok=True)
+
+
+def _left(max_tokens: int | None, size: int, dtype: np.dtype) -> int:
+    return sys.maxsize if max_tokens is None else max_tokens - size // dtype.itemsize
 
 
 def _encode(pieces: list[str | None], tokenizer: Any) -> Iterator[int]:
@@ -160,19 +231,3 @@ def _encode(pieces: list[str | None], tokenizer: Any) -> Iterator[int]:
             yield tokenizer.sep_token_id
         else:
             yield from next(encoded)
-
-
-@contextmanager
-def _progress(corpus: Corpus) -> Generator[Any]:
-    """A bar on a terminal, else a line; within, a function that is told how many characters were treated."""
-    words = f"tokenising {corpus.name}"
-    if not sys.stderr.isatty():
-        print(words, file=sys.stderr, flush=True)
-        yield lambda count: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(words, total=corpus.size)
-        yield lambda count: progress.advance(task, count)

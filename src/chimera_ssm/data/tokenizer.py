@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from chimera_ssm.data.cache import cached
 from chimera_ssm.data.corpus import Corpus
+from chimera_ssm.data.progress import progress
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -98,8 +99,10 @@ def _make(corpus: Corpus, vocab_size: int, path: Path) -> None:
     normalizer: Any = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     counts = Counter[str]()
-    for text in _texts(corpus):
-        counts.update(normalizer.normalize_str(text))
+    with progress(f"making a vocabulary of {vocab_size} words for {corpus}", corpus.size) as advance:
+        for text in _texts(corpus):
+            counts.update(normalizer.normalize_str(text))
+            advance(len(text))
     letters = sorted(sorted(filter(_is_visible, counts), key=lambda c: (-counts[c], c))[:_MOST_LETTERS])
     first = [*_SPECIAL, *letters, *(f"##{letter}" for letter in letters if not _stands_alone(letter))]
     others = {ord(c): " " for c in set(counts).difference(letters)}

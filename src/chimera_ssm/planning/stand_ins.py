@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,7 +14,6 @@ from chimera_ssm.data.graph_store import Graph, GraphStore
 from chimera_ssm.data.image import ImageData, Images
 from chimera_ssm.data.molecules import feature_values
 from chimera_ssm.data.samples import Part, Samples
-from chimera_ssm.data.text import TextData
 from chimera_ssm.training.recipe import Recipe
 from chimera_ssm.training.task import Task
 
@@ -47,13 +46,12 @@ GRAPHS = {
 def task_without_data(recipe: Recipe) -> Task:
     """The task of a recipe; data sets that one has to fetch are replaced by stand-ins, others are read."""
     task: Any = recipe.task()
-    data = getattr(recipe, "data", None)
-    if recipe.kind == "image" and data in IMAGES:
-        task.images = _images(*IMAGES[data], size=task.recipe.image_size, channels=task.recipe.num_channels)
+    if recipe.kind == "image" and recipe.data in IMAGES:
+        task.images = _images(*IMAGES[recipe.data], size=task.recipe.image_size, channels=task.recipe.num_channels)
     elif recipe.kind == "text" and task.recipe.tokenizer in VOCABULARIES and task.recipe.max_tokens is not None:
         task.text = _text(task.recipe.max_tokens, task.recipe.length, VOCABULARIES[task.recipe.tokenizer])
-    elif recipe.kind == "graph" and data in GRAPHS:
-        task.graphs = _graphs(GRAPHS[data])
+    elif recipe.kind == "graph" and recipe.data in GRAPHS:
+        task.graphs = _graphs(GRAPHS[recipe.data])
     return task
 
 
@@ -87,9 +85,17 @@ class _Blocks(Samples):
         return torch.randint(4, self.words, (self.length,))
 
 
-def _text(tokens: int, length: int, words: int) -> TextData:
-    blocks, tokenizer = _Blocks(tokens // (length - 2), length, words), _Words(words)
-    return TextData(blocks, blocks, tokenizer)  # ty: ignore[invalid-argument-type]
+class _Text(NamedTuple):
+    """As much of `TextData` as training looks at."""
+
+    train: Samples
+    test: Samples
+    tokenizer: _Words
+
+
+def _text(tokens: int, length: int, words: int) -> _Text:
+    blocks = _Blocks(tokens // (length - 2), length, words)
+    return _Text(blocks, blocks, _Words(words))
 
 
 def _graphs(facts: Graphs) -> GraphData:

@@ -36,6 +36,7 @@ PAPER = TextRecipe(
     final_lr=0.02,
     betas=(0.9, 0.98),
     weight_decay=1e-5,
+    decoupled=True,
     eval_every=2000,
     log_every=50,
 )

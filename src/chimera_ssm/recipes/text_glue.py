@@ -35,8 +35,10 @@ _BASE = GlueRecipe(
 
 
 def _entry(name: str, doc: str, lr: float, epochs: int, laptop_epochs: int, limit: int | None) -> Entry:
-    paper = replace(_BASE, glue=name, lr=lr, epochs=epochs, warmup_epochs=0.06 * epochs)
-    laptop = replace(paper, lr=5e-4, epochs=laptop_epochs, warmup_epochs=0.06 * laptop_epochs, train_limit=limit)
+    paper = replace(_BASE, glue=name, lr=lr, epochs=epochs, warmup_epochs=0.06 * epochs, decoupled=True)
+    laptop = replace(
+        _BASE, glue=name, lr=5e-4, epochs=laptop_epochs, warmup_epochs=0.06 * laptop_epochs, train_limit=limit
+    )
     return Entry(f"GLUE: {doc}", paper=paper, laptop=laptop)
 
 

@@ -155,7 +155,7 @@ class Study:
 
     def on(self, folder: str) -> Study:
         """The same study on the data in a folder: in the folder of their name within it, or else in itself."""
-        inner = Path(folder) / getattr(self.recipe, "data")  # noqa: B009  (each kind's settings have it)
+        inner = Path(folder) / self.recipe.data
         data = str(inner) if inner.is_dir() else folder
         then = {name: study.on(folder) for name, study in self.then.items()}
         return replace(self, recipe=replace(self.recipe, data=data), then=then)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Self
 
 import lightning as L
@@ -34,7 +35,7 @@ class Bookkeeper(Callback):
 
     Args:
         run: where to.
-        evaluated_on: "test" or "validation", the prefix of the metrics.
+        evaluated_on: "test", "validation" or "dev", the prefix of the metrics.
     """
 
     def __init__(self, run: Run, evaluated_on: str):
@@ -142,12 +143,23 @@ class Bookkeeper(Callback):
 
 
 def export(run: Run, module: TrainingModule, which: str) -> None:
-    """Write model/ with the weights of one kind, whole or not at all."""
-    aside = run.folder / "model.part"
+    """Write model/ with the weights of one kind."""
+    _write_folder(run.model, lambda folder: module.task.save(module.weights()[which], folder))
+
+
+def remember(run: Run, module: TrainingModule) -> None:
+    """Write about/, from which the run is continued and evaluated."""
+    _write_folder(run.about, lambda folder: module.task.remember(module.model, folder))
+
+
+def _write_folder(folder: Path, write: Callable[[Path], None]) -> None:
+    """A folder as ``write`` fills it, whole or not at all."""
+    aside = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(aside, ignore_errors=True)
-    module.task.save(module.weights()[which], aside)
-    shutil.rmtree(run.model, ignore_errors=True)
-    aside.rename(run.model)
+    aside.mkdir()
+    write(aside)
+    shutil.rmtree(folder, ignore_errors=True)
+    aside.rename(folder)
 
 
 class StopSignals(Callback):

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import lightning as L
 import torch
@@ -18,7 +18,7 @@ from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, Strategy
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from chimera_ssm.training import checkpoints
-from chimera_ssm.training.bookkeeper import Bookkeeper, Interrupted, StopSignals, export
+from chimera_ssm.training.bookkeeper import Bookkeeper, Interrupted, StopSignals, export, remember
 from chimera_ssm.training.course import Course, Share
 from chimera_ssm.training.loaders import RunData, evaluation_batches, loader, train_and_evaluation
 from chimera_ssm.training.module import TrainingModule
@@ -41,9 +41,7 @@ def latest_checkpoint(run: Run) -> Path | None:
     return found[-1] if found else None
 
 
-def train(
-    run: Run, checkpoint: Path | None = None, begun: Callable[[], None] = lambda: None
-) -> dict[str, Any] | None:
+def train(run: Run, checkpoint: Path | None = None, begun: Callable[[], None] = lambda: None) -> dict[str, Any] | None:
     """Train to the end, from the beginning or from a checkpoint; then write model/ and result.json.
 
     Args:
@@ -57,26 +55,44 @@ def train(
     Raises:
         Interrupted: after Ctrl-C or SIGTERM.
     """
-    recipe, machine = run.recipe, run.machine
-    step = 0 if checkpoint is None else checkpoints.load(checkpoint, recipe)["chimera"]["step"]
+    recipe, machine, step = run.recipe, run.machine, 0
     task = recipe.task()
+    if checkpoint is not None:  # without one a run begins again, with its data as they are
+        state = checkpoints.load(checkpoint, recipe)["chimera"]
+        step = state["step"]
+        _recall(run, task)
     train_on, evaluate_on, evaluated_on = train_and_evaluation(task, recipe)
     course = Course.of(recipe, len(train_on))
+    if checkpoint is not None and course.num_samples != state["samples"]:
+        raise ValueError(
+            f"the data have changed since the run began: there were {state['samples']} training samples, now there are "
+            f"{course.num_samples}; restore them, or begin a new run"
+        )
     module = TrainingModule(task, recipe, course)
     bookkeeper = Bookkeeper(run, evaluated_on)
     with _quiet_lightning(), _plain_errors(), StopSignals(bookkeeper.ask_to_stop) as signals:
-        callbacks = [signals, bookkeeper, Bar(evaluated_on)]
+        callbacks: list[Callback] = [signals, bookkeeper, Bar(evaluated_on)]
         trainer = _trainer(recipe, machine, callbacks, max_epochs=course.laps_left(step))
         if is_first_process() and not run.exists:
             run.create()
+        if is_first_process() and checkpoint is None:
+            remember(run, module)
         begun()
         data = RunData(train_on, evaluate_on, recipe, course, machine.workers)
         trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
     return _finish(run, module, evaluated_on, bookkeeper) if trainer.is_global_zero else None
 
 
-def evaluate(run: Run, recipe: Recipe, checkpoint: Path) -> dict[str, float]:
-    """Metrics on the test data, with the weights as trained and averaged.
+class Evaluation(NamedTuple):
+    """Metrics, with the weights as trained and averaged, and what they were measured on: how many samples of what."""
+
+    metrics: dict[str, float]
+    samples: int
+    evaluated_on: str
+
+
+def evaluate(run: Run, recipe: Recipe, checkpoint: Path) -> Evaluation:
+    """Evaluate on the test data; on other data than the run's own, on all of them that are not said to be for training.
 
     Args:
         run: the run that was trained.
@@ -85,14 +101,21 @@ def evaluate(run: Run, recipe: Recipe, checkpoint: Path) -> dict[str, float]:
     """
     state = checkpoints.load(checkpoint, run.recipe)
     task = recipe.task()
-    samples = task.test_samples()
+    _recall(run, task)
+    samples = task.test_samples() if recipe.data == run.recipe.data else task.other_samples()
     module = _module_of(run, state["state_dict"], task)
     batches = evaluation_batches(len(samples), recipe.eval_batch, 0, 1)
     with _quiet_lightning(), _plain_errors(), StopSignals(_interrupt) as signals:
         machine = Machine(accelerator=run.machine.accelerator, devices=1, precision=run.machine.precision)
         trainer = _trainer(recipe, machine, [signals])
         trainer.validate(module, loader(samples, batches, recipe.seed, run.machine.workers), verbose=False)
-    return module.results
+    return Evaluation(module.results, len(samples), task.tested_on)
+
+
+def _recall(run: Run, task: Task) -> None:
+    if not run.about.is_dir():
+        raise ValueError(f"{run.folder} is incomplete: its folder about/ is not there; train again, or restore it")
+    task.recall(run.about)
 
 
 def _finish(run: Run, module: TrainingModule, evaluated_on: str, bookkeeper: Bookkeeper) -> dict[str, Any]:
@@ -123,12 +146,7 @@ def _finish(run: Run, module: TrainingModule, evaluated_on: str, bookkeeper: Boo
 def _module_of(run: Run, state: dict[str, torch.Tensor], task: Task) -> TrainingModule:
     course = Course(1, 1, run.recipe.seed, 1, 1)  # nothing will be trained
     module = TrainingModule(task, run.recipe, course)
-    try:
-        module.load_state_dict(state)
-    except RuntimeError as error:
-        raise ValueError(
-            f"the trained weights do not fit: the data have other classes than those of the run, {run.folder}"
-        ) from error
+    module.load_state_dict(state)
     return module
 
 

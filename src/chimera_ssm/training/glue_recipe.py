@@ -19,8 +19,10 @@ class GlueRecipe(Recipe):
     kind: ClassVar[str] = "glue"
 
     glue: Literal["cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte"] = setting("cola", "task of GLUE")
-    data: str = setting("glue", "a folder with the official tsv files; glue: through datasets", at_eval=True)
-    from_: str = setting("", "a finished run of text/…, or of another task of GLUE; or a folder with its model")
+    data: str = setting("glue", "a folder with the official tsv files; glue: through datasets", at_eval=True, place=())
+    from_: str = setting(
+        "", "a finished run of text/…, or of another task of GLUE; or a folder with its model", place=()
+    )
     length: int = setting(128, "longer texts are cut to so many tokens", least=3, at_eval=True)
 
     def task(self) -> GlueTraining:

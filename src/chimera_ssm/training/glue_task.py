@@ -26,9 +26,12 @@ class GlueTraining(Task):
         recipe: task, data, and where the model comes from.
     """
 
+    tested_on = "dev"
+
     def __init__(self, recipe: GlueRecipe):
         self.recipe, self.glue = recipe, TASKS[recipe.glue]
         self.monitor = self.glue.metrics[0]
+        self.recalled: Path | None = None
 
     @cached_property
     def texts(self) -> tuple[Texts, Texts]:
@@ -40,7 +43,9 @@ class GlueTraining(Task):
         """That of the model to start from."""
         from transformers import AutoTokenizer
 
-        return AutoTokenizer.from_pretrained(_model_folder(self.recipe.from_), local_files_only=True)
+        import chimera_ssm.models  # noqa: F401  (registers our classes)
+
+        return AutoTokenizer.from_pretrained(self.recalled or _model_folder(self.recipe.from_), local_files_only=True)
 
     @cached_property
     def _train(self) -> Tokenised:
@@ -55,13 +60,28 @@ class GlueTraining(Task):
     def test_samples(self) -> Tokenised:
         return Tokenised(self.texts[1], self.tokenizer, self.recipe.length)
 
+    def remember(self, model: nn.Module, folder: Path) -> None:
+        """The tokenizer and the model's sizes: the run that they come from may be moved."""
+        described: Any = model
+        described.config.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+    def recall(self, folder: Path) -> None:
+        self.recalled = folder
+
     def build_model(self, recipe: Recipe) -> nn.Module:
-        """The trained body with a new head; a head of another task with as many classes is kept."""
-        from transformers import AutoModelForSequenceClassification
+        """The trained body with a new head; a head of another task with as many classes is kept.
+
+        The model of a run that is recalled has yet to be given its weights.
+        """
+        from transformers import AutoConfig, AutoModelForSequenceClassification
         from transformers.utils import logging
 
         import chimera_ssm.models  # noqa: F401  (registers our classes)
 
+        if self.recalled is not None:
+            config = AutoConfig.from_pretrained(self.recalled, local_files_only=True)
+            return AutoModelForSequenceClassification.from_config(config)
         names = dict(enumerate(self.glue.classes or ("score",)))
         before = logging.get_verbosity()
         logging.set_verbosity_error()  # that the head is new is what we want

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,12 @@ class GraphTask(Task):
 
     def __init__(self, recipe: GraphRecipe):
         self.recipe = recipe
+        self.recalled: dict[str, Any] | None = None
+
+    @property
+    def tested_on(self) -> str:  # ty: ignore[incompatible-property-override]
+        """The data set's part."""
+        return self.recipe.part
 
     @cached_property
     def graphs(self) -> GraphData:
@@ -68,12 +75,33 @@ class GraphTask(Task):
             raise ValueError(f"{self.recipe.data} has no validation part of its own; hold out a part with --validation")
         return self.graphs.validation
 
+    def other_samples(self) -> Samples:
+        return self.test_samples() if self.graphs.whole is None else self.graphs.whole
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the model must know of the data."""
+        return self.recalled or {name: getattr(self.graphs, name) for name in FACTS}
+
+    def remember(self, model: nn.Module, folder: Path) -> None:
+        """Features, classes, and the labels' mean and deviation."""
+        (folder / "facts.json").write_text(json.dumps(self.facts, indent=2), encoding="utf-8")
+
+    def recall(self, folder: Path) -> None:
+        facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
+        for name, here in self.facts.items():
+            if not _fits(here, facts[name], name):
+                raise ValueError(
+                    f"{self.recipe.data} does not fit the run: {name} of its graphs is {here}, and {facts[name]} of "
+                    f"those that the run was trained on"
+                )
+        self.recalled = facts
+
     def build_model(self, recipe: Recipe) -> nn.Module:
         from chimera_ssm.models import ChimeraForGraphs, ChimeraGraphConfig
 
         sizes = {name: getattr(recipe, name) for name in SIZES}
-        facts = {name: getattr(self.graphs, name) for name in FACTS}
-        return ChimeraForGraphs(ChimeraGraphConfig(**sizes, **facts))
+        return ChimeraForGraphs(ChimeraGraphConfig(**sizes, **self.facts))
 
     def outcome(self, model: nn.Module, batch: dict[str, Any]) -> Outcome:
         labels = batch["labels"]
@@ -87,7 +115,8 @@ class GraphTask(Task):
         if self.graphs.problem_type == LABELS:
             return {"ap": AveragePrecision()}
         if self.graphs.problem_type == CLASSES:
-            return {"f1": MacroF1(self.graphs.num_labels), "accuracy": Accuracy(self.graphs.num_labels)}
+            classes = self.facts["num_labels"]
+            return {"f1": MacroF1(classes), "accuracy": Accuracy(classes)}
         return {"mae": MeanAbsoluteError()}
 
     def save(self, model: nn.Module, folder: Path) -> None:
@@ -97,3 +126,12 @@ class GraphTask(Task):
         saved: Any = model
         logging.disable_progress_bar()
         saved.save_pretrained(folder)
+
+
+def _fits(here: Any, there: Any, name: str) -> bool:
+    """Whether a model made for one kind of graphs takes another: fewer values of a feature, and fewer classes, do."""
+    if name in ("label_mean", "label_std"):
+        return True
+    if isinstance(here, list) and isinstance(there, list):
+        return len(here) == len(there) and all(a <= b for a, b in zip(here, there, strict=True))
+    return here <= there if name == "num_labels" else here == there

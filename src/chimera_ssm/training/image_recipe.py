@@ -18,7 +18,10 @@ class ImageRecipe(Recipe):
 
     kind: ClassVar[str] = "image"
 
-    data: str = setting("digits", "digits, fashion-mnist, imagenet, or a folder (train/<class>/<image>)", at_eval=True)
+    data: str = setting(
+        "digits", "digits, fashion-mnist, imagenet, or a folder (train/<class>/<image>)", at_eval=True,
+        place=("digits", "fashion-mnist", "imagenet"),
+    )  # fmt: skip
     image_size: int = setting(8, "side that images are brought to, in pixels", least=1, at_eval=True)
     num_channels: int = setting(1, "3 for colours, 1 for shades of grey", least=1, most=3)
     mean: float = setting(0.5, "subtracted from pixels in [0, 1]")

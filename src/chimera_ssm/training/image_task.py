@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,11 +36,12 @@ class ImageTask(Task):
 
     def __init__(self, recipe: ImageRecipe):
         self.recipe = recipe
+        self.recalled: tuple[str, ...] | None = None
 
     @cached_property
     def images(self) -> ImageData:
         """The data set, read when first used."""
-        return load_images(self.recipe.data, self.recipe.num_channels)
+        return load_images(self.recipe.data, self.recipe.num_channels, self.recalled)
 
     def train_samples(self) -> Transformed:
         r = self.recipe
@@ -54,6 +56,13 @@ class ImageTask(Task):
 
     def test_samples(self) -> Transformed:
         return Transformed(self.images.test, self._plain())
+
+    def remember(self, model: nn.Module, folder: Path) -> None:
+        """The names of the classes, in order."""
+        (folder / "classes.json").write_text(json.dumps(self.images.names), encoding="utf-8")
+
+    def recall(self, folder: Path) -> None:
+        self.recalled = tuple(json.loads((folder / "classes.json").read_text(encoding="utf-8")))
 
     def _plain(self) -> Plain:
         return Plain(self.recipe.image_size, self.recipe.mean, self.recipe.std, self.recipe.eval_crop)

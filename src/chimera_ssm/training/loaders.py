@@ -18,18 +18,23 @@ from chimera_ssm.training.task import Task
 
 
 def train_and_evaluation(task: Task, recipe: Recipe) -> tuple[Samples, Samples, str]:
-    """Samples to train on, samples to evaluate on, and what the latter are: "test", or "validation"."""
+    """Samples to train on, samples to evaluate on, and what the latter are: "test", "validation" or "dev"."""
     train = task.train_samples()
     if not recipe.validation:
-        return _limited(train, recipe), task.test_samples(), "test"
-    count = round(recipe.validation * len(train))
+        return _limited(train, recipe), task.test_samples(), task.tested_on
+    count = max(1, round(recipe.validation * len(train)))
     held_out, _ = split(task.plain_train_samples(), count, "validation")
     _, rest = split(train, count, "validation")
     return _limited(rest, recipe), held_out, "validation"
 
 
 def _limited(train: Samples, recipe: Recipe) -> Samples:
-    return train if recipe.train_limit is None else Part(train, choose(train, recipe.train_limit, "limit"))
+    limit = recipe.train_limit
+    if limit is None:
+        return train
+    if limit > len(train):
+        raise ValueError(f"train_limit is {limit}, but there are only {len(train)} samples to train on; lower it")
+    return Part(train, choose(train, limit, "limit"))
 
 
 class RunData(L.LightningDataModule):

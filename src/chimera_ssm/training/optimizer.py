@@ -19,5 +19,9 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
 
 
 def optimizer(model: nn.Module, recipe: Recipe) -> AdamW:
-    """AdamW of a recipe; the learning rate is set at each step."""
-    return AdamW(parameter_groups(model, recipe.weight_decay), lr=recipe.lr, betas=recipe.betas)
+    """AdamW of a recipe; the learning rate is set at each step.
+
+    PyTorch multiplies weights by ``1 − lr·decay``; decoupled, by ``1 − decay·lr/peak`` (Loshchilov and Hutter).
+    """
+    decay = recipe.weight_decay / recipe.lr if recipe.decoupled else recipe.weight_decay
+    return AdamW(parameter_groups(model, decay), lr=recipe.lr, betas=recipe.betas)

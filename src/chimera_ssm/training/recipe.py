@@ -25,6 +25,7 @@ class Recipe(Settings):
 
     kind: ClassVar[str]
 
+    data: str = setting("", "what to train on")
     seed: int = setting(0, "all randomness follows from it", least=0)
     epochs: int = setting(0, "passes over the training data; 0: as many as `steps` need", least=0)
     steps: int = setting(0, "steps of the optimiser; 0: as many as `epochs` have", least=0)
@@ -39,6 +40,7 @@ class Recipe(Settings):
     final_lr: float = setting(0.0, "learning rate at the end, as a fraction of the peak", least=0, most=1)
     betas: tuple[float, float] = setting((0.9, 0.999), "momenta of AdamW", least=0, below=1)
     weight_decay: float = setting(0.05, "of AdamW; biases, norms, step biases and D have none", least=0)
+    decoupled: bool = setting(False, "decay by weight_decay itself, not by weight_decay times the learning rate")
     clip: float = setting(1.0, "largest norm of a gradient; 0: no clipping", least=0)
     ema: float = setting(0.0, "decay of the weights' moving average, reached gradually; 0: none", least=0, below=1)
     eval_every: int = setting(0, "steps from one evaluation to the next; 0: an epoch", least=0)

@@ -17,8 +17,8 @@ from chimera_ssm.version import __version__
 class Run:
     """A run: its folder and its settings.
 
-    The folder holds config.yaml, metrics.csv, steps.csv, tensorboard/, checkpoints/, curves.png, model/ and, when the
-    run is finished, result.json.
+    The folder holds config.yaml, about/, metrics.csv, steps.csv, tensorboard/, checkpoints/, curves.png, model/ and,
+    when the run is finished, result.json.
     """
 
     folder: Path
@@ -30,6 +30,11 @@ class Run:
     def checkpoints(self) -> Path:
         """Where the checkpoints are."""
         return self.folder / "checkpoints"
+
+    @property
+    def about(self) -> Path:
+        """What was known of the data when the run began: classes, vocabulary."""
+        return self.folder / "about"
 
     @property
     def model(self) -> Path:

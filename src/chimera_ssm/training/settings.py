@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -20,6 +21,7 @@ def setting(
     above: float | None = None,
     below: float | None = None,
     at_eval: bool = False,
+    place: tuple[str, ...] | None = None,
 ) -> Any:
     """A field of `Settings`.
 
@@ -31,10 +33,13 @@ def setting(
         above: values must be larger than this.
         below: values must be smaller than this.
         at_eval: whether `chimera eval` may change it.
+        place: if not ``None``, the text names a file or folder, unless it is one of these names; those that end with
+            a colon stand before a file or folder.
     """
     bounds = {"at least": least, "at most": most, "above": above, "below": below}
     bounds = {words: bound for words, bound in bounds.items() if bound is not None}
-    return dataclasses.field(default=default, metadata={"doc": doc, "bounds": bounds, "at_eval": at_eval})
+    metadata = {"doc": doc, "bounds": bounds, "at_eval": at_eval, "place": place}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +61,13 @@ class Key:
     doc: str
     bounds: Mapping[str, float]
     at_eval: bool
+    place: tuple[str, ...] | None
+
+    @property
+    def help(self) -> str:
+        """Its line of text, with the choices if there are some."""
+        kind = _without_none(self.type) if _is_optional(self.type) else self.type
+        return f"{self.doc}; {_words(self.type)}" if get_origin(kind) is Literal else self.doc
 
     def parse(self, text: str) -> Any:
         """The value that ``text`` stands for."""
@@ -64,7 +76,7 @@ class Key:
         except (ValueError, OverflowError):
             raise ValueError(f"{self.name} must be {_words(self.type)}, found {text!r}") from None
         self.check(value)
-        return value
+        return value if self.place is None else _absolute(value, self.place)
 
     def check(self, value: Any) -> None:
         """Refuse values of another type or out of bounds."""
@@ -125,6 +137,14 @@ def _parse(text: str, kind: Any) -> Any:
         number = float(text)
         return int(text) if text.lstrip("+-").isdigit() or number != int(number) else int(number)  # 1e3 is whole
     return kind(text)
+
+
+def _absolute(text: str, names: tuple[str, ...]) -> str:
+    """A file or folder that exists, so that it is found from any other; a name as it is."""
+    prefix = next((name for name in names if name.endswith(":") and text.startswith(name)), "")
+    path = Path(text.removeprefix(prefix)).expanduser()
+    is_name = not text or text in names or not path.exists()
+    return text if is_name else f"{prefix}{path.absolute()}"
 
 
 def _fits(value: Any, kind: Any) -> bool:

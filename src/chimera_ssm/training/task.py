@@ -41,6 +41,9 @@ class Task(ABC):
     monitor: str
     larger_is_better: bool = True
 
+    #: What `test_samples` are, in one word.
+    tested_on: str = "test"
+
     @abstractmethod
     def train_samples(self) -> Samples:
         """All training samples, augmented."""
@@ -52,6 +55,18 @@ class Task(ABC):
     @abstractmethod
     def test_samples(self) -> Samples:
         """All test samples."""
+
+    def other_samples(self) -> Samples:
+        """All that there is to test on in data that a run was not trained on."""
+        return self.test_samples()
+
+    @abstractmethod
+    def remember(self, model: nn.Module, folder: Path) -> None:
+        """Write what the model depends on beside the recipe, such as the vocabulary, into a folder that exists."""
+
+    @abstractmethod
+    def recall(self, folder: Path) -> None:
+        """Take what `remember` wrote in place of what the data say now: a run stays what it was when it began."""
 
     @abstractmethod
     def build_model(self, recipe: Recipe) -> nn.Module:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -35,6 +36,8 @@ class TextTask(Task):
     @cached_property
     def text(self) -> TextData:
         """Blocks of tokens and the tokenizer, made when first used."""
+        import chimera_ssm.models  # noqa: F401  (tokenizers of our models are found by their classes)
+
         r = self.recipe
         return load_text(r.data, r.length, r.tokenizer, r.vocab_size, r.text_column, r.max_tokens)
 
@@ -46,6 +49,16 @@ class TextTask(Task):
 
     def test_samples(self) -> Masked:
         return Masked(self.text.test, self.text.tokenizer, self.recipe.eval_mask)
+
+    def other_samples(self) -> Masked:
+        return Masked(self.text.unseen, self.text.tokenizer, self.recipe.eval_mask)
+
+    def remember(self, model: nn.Module, folder: Path) -> None:
+        """The tokenizer: one made for the text would be another if the text were."""
+        self.text.tokenizer.save_pretrained(folder)
+
+    def recall(self, folder: Path) -> None:
+        self.recipe = replace(self.recipe, tokenizer=str(folder))
 
     def build_model(self, recipe: Recipe) -> nn.Module:
         from chimera_ssm.models import text_model
