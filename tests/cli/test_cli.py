@@ -52,6 +52,13 @@ def test_help_of_bench_names_options_and_cases(capsys):
         assert word in out
 
 
+def test_the_list_can_be_of_one_scale(capsys):
+    assert cli.main(["list", "--scale", "laptop"]) == 0
+    out = capsys.readouterr().out
+    assert "image/digits" in out
+    assert "image/imagenet" not in out
+
+
 def test_version(capsys):
     with pytest.raises(SystemExit):
         cli.main(["--version"])
@@ -72,6 +79,7 @@ def test_bad_usage_is_refused(argv, capsys):
         (["--only", "grid14"], "unknown case 'grid14', did you mean 'grid-14'?"),
         (["--only", "small", "molecule"], "did you mean 'molecules'?"),
         (["--json", "nowhere/at/all.json"], "there is no folder nowhere/at"),
+        (["--only", "small", "--json", "."], "cannot write .: it is a folder; add the name of a file"),
         (["--plot", "plot.txt"], "--plot draws .png, .svg, .pdf files, found 'plot.txt'"),
     ],
 )
@@ -257,6 +265,7 @@ def test_whole_models_are_measured_if_asked_for():
     texts = ["text-128", "text-1024", "text-4096", "text-16384"]
     assert [case.name for case in cases.pick(None, models=True)][-7:] == [*images, *texts]
     assert [case.name for case in cases.pick(["image-512"])] == ["image-512"]
+    assert [case.name for case in cases.pick(["small"], models=True)] == ["small", *images, *texts]
     assert all(case.memory != case.forward_only for case in cases.MODELS.values())
 
 

@@ -62,6 +62,7 @@ def test_the_demo_from_interruption_to_report(small, tmp_path, capsys, monkeypat
     printed = capsys.readouterr().out
     assert printed.count("trained already") == 2
     assert "ChimeraForMaskedLM.from_pretrained" in printed
+    assert f'chimera show {out / "words" / "chimera"} "return a copy of the [MASK]' in printed
     for run in (folder for folder in done if folder is not None):
         assert (run / "model" / "model.safetensors").exists()
     page = (out / "report.html").read_text(encoding="utf-8")
@@ -109,6 +110,8 @@ def _show(out, folder, capsys):
         (["show", "topology", "grid:2x2", "--layer", "1"], "layers and heads are a model's"),
         (["show", "topology", "cube"], "there is no topology and no file 'cube'"),
         (["show", "topology", "ring:4", "--node", "4"], "--node is the number of one node, 0 to 3"),
+        (["show", "topology", "ring:4", "--out", "ring.gif"], ".html and .png are written, not .gif; leave it out for"),
+        (["show", "topology", "ring:4", "--out", "."], "--out . is a folder; add a name, such as heard"),
         (["show", "topology", "ring:4", "--out", "no/where.png"], "there is no folder no; create it first"),
     ],
 )

@@ -28,9 +28,14 @@ def test_the_list(capsys):
     ("argv", "message"),
     [
         (["topolgy"], "unknown table or study 'topolgy', did you mean 'topology'?"),
+        (["nothing"], "unknown table or study 'nothing'; there are: glue, imagenet, topology, "),
+        (["nothing"], "layers, cost, images"),
+        (["cots"], "did you mean 'cost'?"),
+        (["--scale", "paper"], "name a table or study, or for a list of them leave --scale, --out out"),
         (["images", "--jobs", "0"], "--jobs must be at least 1, found 0"),
         (["images", "--scale", "paper"], "images is a study of one scale"),
         (["cost", "--data", "x"], "leave --data out"),
+        (["cost", "--jobs", "0", "--checkpoint-every", "5"], "leave --jobs, --checkpoint-every out"),
     ],
 )
 def test_mistakes(argv, message, capsys, tmp_path):
@@ -93,6 +98,13 @@ def test_rivals_are_as_large(scale):
         assert sizes[1] == pytest.approx(sizes[0], rel=0.033), what
 
 
+def test_a_folder_that_cannot_be_made_is_named_before_measuring(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(cost, "pairs", None)
+    (tmp_path / "file").touch()
+    assert cli.main(["reproduce", "cost", "--out", str(tmp_path / "file")]) == 2
+    assert f"File exists: '{tmp_path / 'file'}'" in capsys.readouterr().err
+
+
 def test_cost(monkeypatch, tmp_path, capsys):
     ours, theirs = cost.pairs("laptop")["images, ViT"]
     small = {"num_hidden_layers": 1, "hidden_size": 16, "num_heads": 2}
@@ -101,4 +113,4 @@ def test_cost(monkeypatch, tmp_path, capsys):
     assert cli.main(["reproduce", "cost", "--out", str(tmp_path)]) == 0
     ratio = json.loads((tmp_path / "cost.json").read_text())["images"]["ratio"]
     assert f"| {ratio:.2f} | 1.5 | {ratio - 1.5:+.2f} |" in (tmp_path / "cost.md").read_text(encoding="utf-8")
-    assert "<td>1.5</td>" in (tmp_path / "cost.html").read_text(encoding="utf-8")
+    assert '<td data-column="paper">1.5</td>' in (tmp_path / "cost.html").read_text(encoding="utf-8")

@@ -74,6 +74,7 @@ def test_presets_build_by_name_with_overrides():
         (lambda: build(num_heads=5), "inner width 64 .* divisible by num_heads, found 5"),
         (lambda: build()(images(2, 3, 3, 16)), r"at least 4 × 4 pixels, one patch; found 3 × 16"),
         (lambda: build()(images(2, 1, 16, 16)), r"\[batch, 3, height, width\], found \[2, 1, 16, 16\]"),
+        (lambda: build()(images(0, 3, 16, 16)), "a batch must have an image, found none"),
         (lambda: build()(images(3, 16, 16)), r"\[batch, 3, height, width\], found \[3, 16, 16\]"),
     ],
 )

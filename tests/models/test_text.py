@@ -1,7 +1,10 @@
 """Text models: presets, padding and packing, and what `transformers` expects of a model."""
 
+from inspect import signature
+
 import pytest
 import torch
+import transformers
 from torch import nn
 from transformers import (
     AutoConfig,
@@ -99,6 +102,11 @@ def test_the_undirected_line_has_the_papers_size_too():
         (lambda: build()(inputs_embeds=torch.zeros(1, 5, 3)), r"\[batch, tokens, 32\], found \[1, 5, 3\]"),
         (lambda: build()(tokens(2, 5), attention_mask=torch.ones(2, 4)), r"attention_mask must have shape \[2, 5\]"),
         (lambda: build()(tokens(2, 5), seq_idx=torch.ones(5)), r"seq_idx must have shape \[2, 5\], found \[5\]"),
+        (lambda: build()(tokens(0, 5)), r"a batch must have a text, and a text a token, found \[0, 5\]"),
+        (lambda: build("ug")(tokens(2, 0)), r"and a text a token, found \[2, 0\] for \[batch, tokens\]"),
+        (lambda: build()(inputs_embeds=torch.zeros(0, 5, 32)), r"found \[0, 5\] .* leave empty ones out"),
+        (lambda: build()(torch.tensor([[7, 200]])), "below vocab_size 200, found 7 to 200: use the tokenizer"),
+        (lambda: build()(torch.tensor([[-1, 7]])), "found -1 to 7"),
         (lambda: build()(tokens(1, 5), position_ids=torch.arange(5)), "leave position_ids out; .* seq_idx"),
         (
             lambda: build(head=ChimeraForSequenceClassification)(tokens(1, 5), seq_idx=torch.ones(1, 5)),
@@ -204,6 +212,16 @@ def test_embedded_tokens_and_others_that_tokenizers_give():
     expected = model(ids).logits
     assert torch.equal(model(inputs_embeds=model.get_input_embeddings()(ids)).logits, expected)
     assert torch.equal(model(ids, token_type_ids=torch.ones_like(ids)).logits, expected)
+
+
+@pytest.mark.parametrize("head", [ChimeraTextModel, *HEADS], ids=lambda head: head.__name__)
+def test_arguments_stand_in_the_order_of_transformers(head):
+    bert = getattr(transformers, head.__name__.replace("Text", "").replace("Chimera", "Bert"))
+    ours, theirs = (list(signature(model.forward).parameters) for model in (head, bert))
+    assert [name for name in ours if name in theirs] == [name for name in theirs if name in ours]
+    model, (ids, mask) = build(head=head).eval(), padded("right")
+    named = model(input_ids=ids, attention_mask=mask)
+    assert all(torch.equal(*pair) for pair in zip(model(ids, mask).to_tuple(), named.to_tuple(), strict=True))
 
 
 def test_topologies_are_kept_from_call_to_call():

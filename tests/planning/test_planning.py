@@ -232,6 +232,7 @@ def test_the_command_prints_a_plan_and_checks_it(tmp_path, capsys):
         (["image/digits", "--gpu", "a1000"], "unknown GPU 'a1000', did you mean 'a100'?"),
         (["image/digits", "--gpus", "12"], "--gpus must be a multiple of --per-node"),
         (["image/digits", "--gpu", "t4", "--precision", "bf16"], "the t4 does not compute in bf16"),
+        (["image/digits", "--price", "nan"], "--price must be a number of at least 0, found nan"),
         (["image/digits", "--gpus", "5"], "batch_size 64 cannot be shared by 5 devices"),
         (["text/glue-cola", "--gpus", "1"], "plan the recipe that makes the model"),
     ],

@@ -17,7 +17,8 @@ def path(saved, tmp_path_factory):
     views = [show(load(saved / kind), given, None, None, None) for kind, given in inputs.items()]
     path = tmp_path_factory.mktemp("pages") / "page.html"
     chart = curves("share <right>", {"ours": ([0, 5], [0.1, 0.9]), "theirs": ([0, 5], [0.1, 0.5])}, "steps", True)
-    path.write_text(page.document("maps", chart, *map(page.figure, views)), encoding="utf-8")
+    table = page.table([f"column {k}" for k in range(9)], [[f"cell {k}" for k in range(9)]])
+    path.write_text(page.document("maps", chart, table, *map(page.figure, views)), encoding="utf-8")
     return path
 
 
@@ -95,6 +96,8 @@ def test_nothing_is_wider_than_a_phone(chromium, path, dark):
     chromium.resize(390, 800, dark)
     chromium.open(path)
     assert chromium.run("document.documentElement.scrollWidth <= innerWidth")
+    assert chromium.run("(s => s.scrollWidth <= s.clientWidth)(document.querySelector('.scroll'))")
+    assert "column 8" in chromium.run("getComputedStyle(document.querySelector('td:last-child'), '::before').content")
     assert chromium.run("Math.min(...[...document.querySelectorAll('select')].map(s => s.offsetHeight))") >= 40
     assert chromium.run("document.querySelector('.pixels [data-node]').getBoundingClientRect().width") > 20  # a finger
     chromium.resize(1000)

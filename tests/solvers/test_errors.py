@@ -27,6 +27,7 @@ WEIGHT, C, B, V = torch.rand(4, 3), torch.rand(2, 4, 3), torch.rand(2, 4, 3), to
         (([LINE, LINE], [WEIGHT], [C, C], [B, B], V), "weight must have one entry for each of the 2"),
         (([LINE, chimera.Line(5)], [WEIGHT] * 2, [C] * 2, [B] * 2, V), "share their nodes"),
         ((LINE, WEIGHT, C, B, V, None, "dense"), "solver must be a Solver"),
+        ((LINE, WEIGHT, C, B, V.expand(0, -1, -1, -1)), r"V is empty, found shape \[0, 4, 4, 5\]: leave empty batches"),
     ],
 )
 def test_mix(arguments, message):

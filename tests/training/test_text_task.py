@@ -182,6 +182,17 @@ def test_baselines_with_positions_say_how_many_they_have():
         task.outcome(task.build_model(recipe), batch_of(task))
 
 
+@pytest.mark.parametrize("mixer", ["chimera", "m2", "mlp", "bert", "bert_rotary", "fnet"])
+def test_tokenizers_know_the_longest_text_that_a_model_reads(mixer, tmp_path):
+    from transformers import AutoTokenizer
+
+    recipe = replace(TINY, mixer=mixer, positions=40)
+    task = recipe.task()
+    task.save(task.build_model(recipe), tmp_path)
+    most = AutoTokenizer.from_pretrained(tmp_path).model_max_length
+    assert most == 40 if mixer not in ("chimera", "m2") else most > 1e6
+
+
 @pytest.mark.parametrize("mixer", ["bert", "bert_rotary", "fnet"])
 def test_equal_parameters(mixer):
     recipe = replace(TINY, hidden_size=66)

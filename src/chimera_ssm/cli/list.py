@@ -18,7 +18,9 @@ EXAMPLE = "chimera list image/digits"
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """The options of the command."""
     parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="show this one with its settings")
-    parser.add_argument("--scale", choices=("paper", "laptop"), help="the laptop's where it exists")
+    parser.add_argument(
+        "--scale", choices=("paper", "laptop"), help="of RECIPE, the laptop's where it exists; or of all listed"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -28,18 +30,19 @@ def run(args: argparse.Namespace) -> None:
     if args.recipe is not None:
         rich.print(_settings(args.recipe, args.scale))
         return
-    rich.print(_recipes())
+    rich.print(_recipes(args.scale))
     rich.print(_models())
 
 
-def _recipes() -> Table:
+def _recipes(scale: Scale | None) -> Table:
     from rich.table import Table
 
     from chimera_ssm.recipes import all_recipes
 
     table = Table("recipe", "scales", "", title="recipes: chimera train RECIPE")
     for name, entry in all_recipes().items():
-        table.add_row(name, ", ".join(entry.scales), entry.doc)
+        if scale is None or scale in entry.scales:
+            table.add_row(name, ", ".join(entry.scales), entry.doc)
     return table
 
 
@@ -48,7 +51,8 @@ def _models() -> Table:
 
     from chimera_ssm.models import list_models
 
-    table = Table("model", title='models: chimera_ssm.models.create_model("…")')
+    title = 'models: chimera_ssm.create_model("…")'
+    table = Table("model", title=title, min_width=len(title))
     for name in list_models():
         table.add_row(name)
     return table
@@ -63,5 +67,5 @@ def _settings(name: str, scale: Scale | None) -> Table:
     recipe = find_recipe(name, scale)
     table = Table("setting", "value", "", title=f"{name}: {all_recipes()[name].doc}")
     for key in keys(type(recipe)):
-        table.add_row(key.name, str(getattr(recipe, key.name)), key.doc)
+        table.add_row(key.name, str(getattr(recipe, key.name)), key.help)
     return table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,8 +77,8 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _check(args: argparse.Namespace) -> None:
-    if args.price is not None and args.price < 0:
-        raise ValueError(f"--price must not be negative, found {args.price:g}")
+    if args.price is not None and not 0 <= args.price < inf:
+        raise ValueError(f"--price must be a number of at least 0, found {args.price:g}")
     if args.slurm is not None and not args.slurm.parent.is_dir():
         raise ValueError(f"cannot write {args.slurm}: there is no folder {args.slurm.parent}; create it first")
 

@@ -15,6 +15,8 @@ EXAMPLE = """chimera show runs/demo/digits/chimera 7 --layer 0
   chimera show topology grid:4x5
   chimera show topology smiles:c1ccccc1O --out phenol.png"""
 
+_ENDINGS = ".html", ".png"
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """The options of the command."""
@@ -31,15 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--head", type=int, metavar="N", help="from 0 on; the mean over all if omitted")
     parser.add_argument(
         "--out", type=Path, default=Path("heard"), metavar="PATH",
-        help="PATH.html and PATH.png are written, or only the one that PATH ends in (heard)",
+        help="PATH.html, a page, and PATH.png, a picture, are written, or only the one that PATH ends in (heard)",
     )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> None:
     """Write a page and a picture."""
-    paths = [args.out] if args.out.suffix in (".html", ".png") else [_with(args.out, s) for s in (".html", ".png")]
-    if not args.out.parent.is_dir():
-        raise ValueError(f"--out {args.out}: there is no folder {args.out.parent}; create it first")
+    paths = _paths(args.out)
     if args.run_or_topology == "topology":
         _topology(args, paths)
     else:
@@ -48,8 +48,14 @@ def run(args: argparse.Namespace) -> None:
         print(f"wrote {path}")
 
 
-def _with(path: Path, suffix: str) -> Path:
-    return path.with_name(path.name + suffix)
+def _paths(out: Path) -> list[Path]:
+    if out.suffix not in ("", *_ENDINGS):
+        raise ValueError(f"--out {out}: {' and '.join(_ENDINGS)} are written, not {out.suffix}; leave it out for both")
+    if out.is_dir():
+        raise ValueError(f"--out {out} is a folder; add a name, such as {out / 'heard'}")
+    if not out.parent.is_dir():
+        raise ValueError(f"--out {out}: there is no folder {out.parent}; create it first")
+    return [out] if out.suffix else [out.with_suffix(ending) for ending in _ENDINGS]
 
 
 def _model(args: argparse.Namespace, paths: list[Path]) -> None:

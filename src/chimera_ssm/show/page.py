@@ -47,11 +47,13 @@ def figure(view: View) -> str:
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]], bold: Container[int] = ()) -> str:
-    """A table; cells are HTML, and rows with these numbers stand out."""
+    """A table; cells are HTML, and rows with these numbers stand out. On a phone, each cell names its column."""
+    head = list(head)
     lines = ["<tr>" + "".join(f'<th scope="col">{cell}</th>' for cell in head) + "</tr>"]
     for number, row in enumerate(rows):
         kind = ' class="bold"' if number in bold else ""
-        lines.append(f"<tr{kind}>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>")
+        cells = (f'<td data-column="{column}">{cell}</td>' for column, cell in zip(head, row, strict=True))
+        lines.append(f"<tr{kind}>" + "".join(cells) + "</tr>")
     return '<div class="scroll"><table>\n' + "\n".join(lines) + "\n</table></div>"
 
 

@@ -240,6 +240,8 @@ def _check_tensor(name: str, x: Tensor) -> None:
         raise ValueError(f"{name} must be a tensor, found {type(x).__name__}")
     if not x.is_floating_point():
         raise ValueError(f"{name} must be floating point, found {x.dtype}; convert it with .float()")
+    if 0 in x.shape[:-1]:
+        raise ValueError(f"{name} is empty, found shape {list(x.shape)}: leave empty batches out")
 
 
 def _check_topology(topology: Topology) -> None:

@@ -223,7 +223,8 @@ class Workers:
         if result is None:
             raise ValueError(f"{folder} ended without a result; see {folder / 'log.txt'}")
         figure = study.figure(result["metrics"])
-        self.say(f"{folder.parent.name} {folder.name}: {result['evaluated_on']} {study.metric} {figure:.4f}")
+        what = f"{study.recipe_name}, {folder.parent.name}, {folder.name}"
+        self.say(f"{what}: {result['evaluated_on']} {study.metric} {figure:.4f}")
         self.advance(str(folder))
         return result
 

@@ -79,8 +79,8 @@ class TextTask(Task):
         """Only masked words are looked at, so only they are decoded: with many words that is half of the work."""
         ids, labels = batch["input_ids"], batch["labels"]
         parts: Any = model
-        most = getattr(parts.config, "max_position_embeddings", ids.shape[1])
-        if ids.shape[1] > most:
+        most = most_tokens(parts)
+        if most is not None and ids.shape[1] > most:
             raise ValueError(f"the model has {most} positions, found {ids.shape[1]} tokens: shorten length")
         asked = labels != IGNORED
         targets = labels[asked]
@@ -113,4 +113,13 @@ def save_with_tokenizer(model: nn.Module, tokenizer: Any, folder: Path) -> None:
     saved.save_pretrained(folder)
     if not hasattr(saved.config, "type_vocab_size"):  # what a tokenizer remembers is what it was made with
         tokenizer.model_input_names = tokenizer.init_kwargs["model_input_names"] = ["input_ids", "attention_mask"]
+    if (most := most_tokens(saved)) is not None:
+        tokenizer.model_max_length = tokenizer.init_kwargs["model_max_length"] = most
     tokenizer.save_pretrained(folder)
+
+
+def most_tokens(model: Any) -> int | None:
+    """The longest text that a model with positions, or an MLP-Mixer, can read; ``None`` for others, which read any."""
+    if getattr(model.config, "mixer", None) == "mlp":
+        return model.config.max_length
+    return getattr(model.config, "max_position_embeddings", None)

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
     parser.add_argument("--quick", action="store_true", help="about 1 s for each case instead of 6")
     parser.add_argument("--only", nargs="+", metavar="NAME", help=f"these alone, of {', '.join(CASES | MODELS)}")
-    parser.add_argument("--models", action="store_true", help="whole models, too, minutes each (or --only these)")
+    parser.add_argument("--models", action="store_true", help="all whole models, too, minutes each")
     parser.add_argument("--threads", type=_positive, metavar="N", help="threads of PyTorch; as many as it likes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw time and memory against size (minutes)")
@@ -124,6 +124,8 @@ def _check_paths(args: argparse.Namespace) -> None:
     for path in (args.json, args.plot, args.docs):
         if path is not None and not path.parent.is_dir():
             raise ValueError(f"cannot write {path}: there is no folder {path.parent}; create it first")
+        if path is not None and path.is_dir():
+            raise ValueError(f"cannot write {path}: it is a folder; add the name of a file")
     if args.plot is not None and args.plot.suffix not in _PICTURES:
         raise ValueError(f"--plot draws {', '.join(_PICTURES)} files, found {args.plot.name!r}")
 

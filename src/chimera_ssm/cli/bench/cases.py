@@ -92,12 +92,11 @@ MODELS = {
 
 
 def pick(names: list[str] | None, models: bool = False) -> list[Case]:
-    """The cases of these names in the order of the register; all but the whole models if omitted."""
+    """The cases of these names, all but the whole models if omitted, and these if asked for; as registered."""
     known = CASES | MODELS
     for name in names or ():
         if name not in known:
             (nearest,) = get_close_matches(name, known, n=1, cutoff=0)
             raise ValueError(f"unknown case {name!r}, did you mean {nearest!r}? The cases are {', '.join(known)}")
-    if names is None:
-        return [*CASES.values(), *(MODELS.values() if models else ())]
-    return [case for case in known.values() if case.name in names]
+    wanted = [*(CASES if names is None else names), *(MODELS if models else ())]
+    return [case for case in known.values() if case.name in wanted]

@@ -43,6 +43,8 @@ def run(args: argparse.Namespace) -> None:
     print(f"report, with maps of what each word, pixel and atom hears: {path}")
     for contest in CONTESTS:
         print(f"model: {report.loading(runs[contest.name][OURS])}")
+    first = CONTESTS[0]
+    print(f'maps of other inputs: chimera show {runs[first.name][OURS].folder} "{first.example}"')
 
 
 def _trained(name: str, recipe: Recipe, folder: Path) -> Run:

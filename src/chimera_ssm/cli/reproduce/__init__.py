@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from chimera_ssm.studies.study import Study
     from chimera_ssm.training.recipe import Machine
 
-COST = "cost"
+COST, _OUT = "cost", Path("runs")
 
 EXAMPLE = """chimera reproduce                           (lists tables and studies)
   chimera reproduce topology                  (the paper's table 3, at a laptop's scale)
@@ -38,9 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="of a table or study; none: a list of them")
     parser.add_argument("--scale", choices=("paper", "laptop"), help="of a table; the laptop's if omitted")
     parser.add_argument("--data", metavar="FOLDER", help="of the data sets; where the recipes look for them if omitted")
-    out = Path("runs")
-    parser.add_argument("--out", type=Path, default=out, metavar="FOLDER", help=f"of studies and reports ({out})")
-    parser.add_argument("--jobs", type=int, help="runs at a time, which share the cores; as many as cores, one on GPUs")
+    parser.add_argument("--out", type=Path, default=_OUT, metavar="FOLDER", help=f"of studies and reports ({_OUT})")
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", help="runs at a time, which share the cores; as many as cores, one on GPUs"
+    )
     parser.add_argument("--docs", type=Path, metavar="FILE", help="write the report there, too")
     add_settings(parser, "how to compute each run", keys(Machine), _machine(None))
 
@@ -48,21 +49,27 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 def run(args: argparse.Namespace) -> None:
     """Conduct what a table needs, or go on with it, and write its report."""
     if args.name is None:
+        _refuse(args, "name a table or study, or for a list of them", "scale", "data", "out", "jobs", "docs")
         return _list()
     if args.name == COST:
         from chimera_ssm.cli.reproduce import cost
 
+        _refuse(args, "cost is measured here, on data that come with the package or on stand-ins:", "data", "jobs")
         return cost.run(args)
 
     from chimera_ssm.cli.reproduce import page
-    from chimera_ssm.studies import find_studies
+    from chimera_ssm.studies import all_studies, find_studies
     from chimera_ssm.studies.report import Block, markdown, report
     from chimera_ssm.studies.tables import TABLES
+    from chimera_ssm.training.settings import unknown
 
+    if args.name not in (names := dict.fromkeys([*TABLES, COST, *all_studies()])):
+        raise ValueError(unknown(f"table or study {args.name!r}", args.name, names))
     machine, jobs = _machine(args), _jobs(args)
     studies = find_studies(args.name, args.scale)
     if args.data is not None:
-        studies = {name: study.on(args.data) for name, study in studies.items()}
+        data = str(Path(args.data).expanduser().absolute())  # runs are found again from any folder
+        studies = {name: study.on(data) for name, study in studies.items()}
     command = f"chimera reproduce {args.name}"
     command += f" --scale {args.scale}" * bool(args.scale) + " --data FOLDER" * bool(args.data)
     blocks: list[Block] = []
@@ -85,6 +92,17 @@ def run(args: argparse.Namespace) -> None:
     path = args.out / f"{args.name}.html"
     path.write_text(page.document(title, pieces), encoding="utf-8")
     print(f"with curves and maps: {path}")
+
+
+def _refuse(args: argparse.Namespace, words: str, *names: str) -> None:
+    """Options that were typed in vain: those of ``names``, and how to compute."""
+    from chimera_ssm.cli.train import given
+    from chimera_ssm.training.recipe import Machine
+
+    typed = [name for name in names if getattr(args, name) not in (None, _OUT)] + [*given(args, Machine())]
+    if typed:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in typed)
+        raise ValueError(f"{words} leave {options} out")
 
 
 def _list() -> None:

@@ -79,6 +79,8 @@ class ChimeraImageModel(ChimeraImagePreTrainedModel):
             raise ValueError(
                 f"pixel_values must have shape [batch, {channels}, height, width], found {list(pixel_values.shape)}"
             )
+        if not len(pixel_values):
+            raise ValueError("a batch must have an image, found none: leave empty ones out")
         height, width = pixel_values.shape[2:]
         if min(height, width) < patch:
             raise ValueError(

@@ -30,7 +30,7 @@ def text_model(mixer: str, dropout: float = 0.1, **sizes: Any) -> PreTrainedMode
             or with rotary positions, or FNet.
         dropout: of the models of `transformers`; the others have none.
         sizes: fields of `ChimeraTextConfig`; those that a mixer has no use for are ignored. ``max_length`` is the
-            number of positions of the models of `transformers`.
+            number of positions of the models of `transformers`, and the longest text of ``"mlp"``.
     """
     _check_mixer(mixer)
     build = {"bert": _bert, "bert_rotary": _bert_rotary, "fnet": _fnet}.get(mixer)

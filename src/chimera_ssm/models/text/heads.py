@@ -56,12 +56,19 @@ class ChimeraForMaskedLM(ChimeraTextPreTrainedModel):
         self.cls.decoder = new_embeddings
 
     @can_return_tuple
-    def forward(self, input_ids: Tensor | None = None, labels: Tensor | None = None, **kwargs: Any) -> MaskedLMOutput:
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        **kwargs: Any,
+    ) -> MaskedLMOutput:
         """Scores, and the loss if there are ``labels [B, T]``: words, −100 where nothing is asked.
 
         Other arguments are those of `ChimeraTextModel`.
         """
-        outputs = self.chimera(input_ids, return_dict=True, **kwargs)
+        outputs = self.chimera(input_ids, attention_mask, inputs_embeds, return_dict=True, **kwargs)
         logits = self.cls(outputs.last_hidden_state)
         loss = None if labels is None else self.loss_function(logits, labels, self.config.vocab_size)
         return MaskedLMOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
@@ -90,7 +97,12 @@ class ChimeraForSequenceClassification(ChimeraTextClassifier):
 
     @can_return_tuple
     def forward(
-        self, input_ids: Tensor | None = None, labels: Tensor | None = None, **kwargs: Any
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        **kwargs: Any,
     ) -> SequenceClassifierOutput:
         """Scores, and the loss if there are ``labels``: classes ``[B]``, or as ``config.problem_type`` says.
 
@@ -98,7 +110,7 @@ class ChimeraForSequenceClassification(ChimeraTextClassifier):
         """
         if kwargs.get("seq_idx") is not None:
             raise ValueError("a text to be classified has a row of its own: pad the batch and leave seq_idx out")
-        outputs = self.chimera(input_ids, return_dict=True, **kwargs)
+        outputs = self.chimera(input_ids, attention_mask, inputs_embeds, return_dict=True, **kwargs)
         logits = self.scores(outputs.pooler_output)
         loss = None if labels is None else self.loss_function(labels, logits, self.config)
         return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
@@ -112,13 +124,18 @@ class ChimeraForTokenClassification(ChimeraTextClassifier):
 
     @can_return_tuple
     def forward(
-        self, input_ids: Tensor | None = None, labels: Tensor | None = None, **kwargs: Any
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        **kwargs: Any,
     ) -> TokenClassifierOutput:
         """Scores, and the loss if there are ``labels [B, T]``: classes, −100 where nothing is asked.
 
         Other arguments are those of `ChimeraTextModel`.
         """
-        outputs = self.chimera(input_ids, return_dict=True, **kwargs)
+        outputs = self.chimera(input_ids, attention_mask, inputs_embeds, return_dict=True, **kwargs)
         logits = self.scores(outputs.last_hidden_state)
         loss = None if labels is None else self.loss_function(logits, labels, self.config)
         return TokenClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
@@ -140,6 +157,8 @@ class ChimeraForQuestionAnswering(ChimeraTextPreTrainedModel):
     def forward(
         self,
         input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
         **kwargs: Any,
@@ -148,7 +167,7 @@ class ChimeraForQuestionAnswering(ChimeraTextPreTrainedModel):
 
         Other arguments are those of `ChimeraTextModel`.
         """
-        outputs = self.chimera(input_ids, return_dict=True, **kwargs)
+        outputs = self.chimera(input_ids, attention_mask, inputs_embeds, return_dict=True, **kwargs)
         start, end = self.qa_outputs(outputs.last_hidden_state).unbind(-1)
         loss = None
         if start_positions is not None and end_positions is not None:

@@ -107,14 +107,28 @@ class ChimeraTextModel(ChimeraTextPreTrainedModel):
         if input_ids is not None:
             if input_ids.dim() != 2:
                 raise ValueError(f"input_ids must have shape [batch, tokens], found {list(input_ids.shape)}")
-            inputs_embeds = self.embeddings(input_ids)
+            inputs_embeds = self._words(input_ids)
         assert inputs_embeds is not None
         if inputs_embeds.dim() != 3 or inputs_embeds.shape[-1] != self.config.hidden_size:
             raise ValueError(
                 f"inputs_embeds must have shape [batch, tokens, {self.config.hidden_size}], "
                 f"found {list(inputs_embeds.shape)}"
             )
+        if 0 in inputs_embeds.shape:
+            raise ValueError(
+                f"a batch must have a text, and a text a token, found {list(inputs_embeds.shape[:2])} for "
+                "[batch, tokens]: leave empty ones out"
+            )
         return self.embedding_norm(inputs_embeds)
+
+    def _words(self, input_ids: Tensor) -> Tensor:
+        try:
+            return self.embeddings(input_ids)
+        except IndexError:  # a CPU's; a GPU has words of its own
+            raise ValueError(
+                f"input_ids must be from 0 to below vocab_size {self.config.vocab_size}, found {input_ids.min()} to "
+                f"{input_ids.max()}: use the tokenizer that was saved with the model"
+            ) from None
 
 
 def _check(x: Tensor, attention_mask: Tensor | None, seq_idx: Tensor | None, position_ids: Any) -> None:
