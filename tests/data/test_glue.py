@@ -96,6 +96,13 @@ def test_files_of_another_task_or_none(tmp_path, monkeypatch):
         load_glue("cola", str(tmp_path / "nowhere"))
 
 
+def test_a_part_that_is_missing_is_named(tmp_path):
+    write(tmp_path, "mnli")
+    (tmp_path / "dev_matched.tsv").unlink()
+    with pytest.raises(ValueError, match=r"has train\.tsv and no dev_matched\.tsv: copy all official files there"):
+        load_glue("mnli", str(tmp_path))
+
+
 def test_through_datasets(tmp_path, monkeypatch):
     import datasets
 

@@ -79,13 +79,16 @@ def load_glue(name: str, data: str) -> tuple[Texts, Texts]:
     task = TASKS[name]
     home = Path(data).expanduser()
     for folder in (home / task.folder, home):
-        if (folder / "train.tsv").is_file() and (folder / task.dev).is_file():
-            return read_tsv(folder / "train.tsv", task), read_tsv(folder / task.dev, task)
+        if (folder / "train.tsv").is_file():
+            train = read_tsv(folder / "train.tsv", task)
+            if not (folder / task.dev).is_file():
+                raise ValueError(f"{folder} has train.tsv and no {task.dev}: copy all official files there")
+            return train, read_tsv(folder / task.dev, task)
     if data == "glue":
         return _of_hub(name)
     raise ValueError(
-        f"{task.folder} was looked for as train.tsv and {task.dev} in {home / task.folder} and {home}, and neither has "
-        f"both: copy the official files there"
+        f"{task.folder} was looked for as train.tsv and {task.dev} in {home / task.folder} and {home}, and is in "
+        f"neither: copy the official files there"
     )
 
 
