@@ -34,8 +34,8 @@ SAVE_SECONDS = 60.0
 class TextData:
     """Texts as blocks of tokens.
 
-    Where nothing is named for testing, a tenth of the tokens is: ten stretches, evenly spread, the same for blocks of any
-    length.
+    Where nothing is named for testing, a tenth of the tokens is: ten stretches, evenly spread, the same at
+    any length of blocks.
 
     Args:
         corpora: the texts.
