@@ -430,16 +430,67 @@ def test_data_sets_of_pyg_that_are_refused(name, message):
         load_graphs(f"pyg:{name}")
 
 
-def test_labels_that_no_model_has_are_refused(monkeypatch):
+@pytest.fixture
+def few(monkeypatch):
+    """A function that makes ``pyg:Few`` of labels, one graph of four nodes for each."""
     pytest.importorskip("torch_geometric")
     from torch_geometric import datasets
     from torch_geometric.data import Data
 
-    x, edges = torch.randn(4, 3), torch.tensor([[0, 1], [1, 2]])
-    monkeypatch.setattr(datasets, "Few", lambda: [Data(x, edges, y=torch.zeros(4, 2))] * 3, raising=False)
+    edges = torch.tensor([[0, 1], [1, 2]])
     monkeypatch.setattr(graph, "_kept", lambda sets, _: GraphStore.of(map(graph._of_data, sets)))
-    with pytest.raises(ValueError, match="one row for each graph, or a class for each node"):
-        load_graphs("pyg:Few")
+
+    def make(labels, **fields):
+        made = [Data(torch.randn(4, 3), edges, y=y, **fields) for y in labels]
+        monkeypatch.setattr(datasets, "Few", lambda: made, raising=False)
+        return load_graphs("pyg:Few")
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("label", "problem", "count"),
+    [
+        (lambda: torch.rand(4), "regression", 1),
+        (lambda: torch.rand(4, 3), "regression", 3),
+        (lambda: (torch.rand(4, 3) < 0.5).float(), "multi_label_classification", 3),
+        (lambda: torch.tensor([0, 1, 2, 0]), "single_label_classification", 3),
+    ],
+)
+def test_any_labels_of_nodes(few, label, problem, count):
+    labels = [label() for _ in range(5)]
+    data = few(labels)
+    assert (data.level, data.problem_type, data.num_labels) == ("node", problem, count)
+    sizes = {"node_features": 3, "edge_features": None, "num_labels": count, "problem_type": problem, "level": "node"}
+    sizes |= {"label_mean": data.label_mean, "label_std": data.label_std}
+    batch = data.train.collate([data.train.sample(n) for n in range(4)])
+    found = chimera.create_model("chimera_graph_test", **sizes)(**batch)
+    assert found.logits.shape == (16, count)
+    assert torch.isfinite(found.loss)
+    if problem == "regression":
+        known = torch.cat([data.train.sample(n)["labels"] for n in range(4)])
+        torch.testing.assert_close(torch.tensor(data.label_mean), known.mean(0))
+
+
+def test_numbers_of_nodes_divided_by_masks(few):
+    masks = {
+        f"{name}_mask": torch.tensor(mask).bool() for name, mask in (("train", [1, 1, 0, 0]), ("test", [0, 0, 0, 1]))
+    }
+    data = few([torch.tensor([1.0, 3.0, 5.0, 7.0])], **masks)
+    assert (data.level, data.problem_type, data.label_mean) == ("node", "regression", [2.0])
+    assert data.test.sample(0)["labels"].isnan().flatten().tolist() == [True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([torch.zeros(2, 2)] * 3, "one row for each graph, or one for each node"),
+        ([torch.rand(4), torch.rand(1, 3)], "the same labels, found rows of the shapes"),
+    ],
+)
+def test_labels_that_no_model_has_are_refused(few, labels, message):
+    with pytest.raises(ValueError, match=message):
+        few(labels)
 
 
 def test_files_of_the_benchmark_are_read_from_a_folder_of_its_name(tmp_path, monkeypatch):

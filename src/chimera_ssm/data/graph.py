@@ -242,20 +242,27 @@ def _kept(dataset: Any, name: str) -> GraphStore:
 def _of_masks(data: Any) -> GraphData:
     """One graph whose nodes are divided: others' labels are hidden; where no mask is for testing, the rest is."""
     graph = _of_data(data)
-    if graph.y.shape != (len(graph.x),):
-        raise ValueError(f"nodes divided by masks should each have a class, found {data!r}")
+    if len(graph.y) != len(graph.x):
+        raise ValueError(f"nodes divided by masks should each have a label, found {data!r}")
     masks = {part: data[f"{part}_mask"] for part in _PARTS if f"{part}_mask" in data}
     known = {part: (mask if mask.dim() == 1 else mask[:, 0]).numpy() for part, mask in masks.items()}
     known.setdefault("test", ~np.any([*known.values()], axis=0))
-    stores = {part: GraphStore.of([graph._replace(y=np.where(mask, graph.y, -1))]) for part, mask in known.items()}
-    return _described(stores["train"], stores.get("val"), stores["test"], CLASSES)
+    stores = {part: GraphStore.of([graph._replace(y=_hidden(graph.y, ~mask))]) for part, mask in known.items()}
+    return _described(stores["train"], stores.get("val"), stores["test"], _problem(stores["train"]))
+
+
+def _hidden(y: Array, nodes: Array) -> Array:
+    y = y.copy()
+    y[nodes] = -1 if y.ndim == 1 else np.nan
+    return y
 
 
 def _of_data(data: Any) -> Graph:
     x, edge_index, y = _columns(_array(data, "x")), _array(data, "edge_index"), _array(data, "y")
     edge_attr = None if getattr(data, "edge_attr", None) is None else _columns(_array(data, "edge_attr"))
     if np.issubdtype(y.dtype, np.floating):
-        return Graph(x, edge_index, edge_attr, y if y.ndim > 1 else y.reshape(1, -1))  # targets of a graph
+        of_nodes = y.ndim == 1 and len(y) == len(x)
+        return Graph(x, edge_index, edge_attr, y if y.ndim > 1 else y.reshape((-1, 1) if of_nodes else (1, -1)))
     y = y.astype(np.int64) if y.dtype == bool else y
     return Graph(x, edge_index, edge_attr, np.atleast_1d(y))
 
@@ -296,9 +303,10 @@ def _described(
 ) -> GraphData:
     stores = list({id(s): s for s in (_store(p) for p in (train, validation, test) if p is not None)}.values())
     y = [store.arrays["y"] for store in stores]
-    by_node = all(np.array_equal(s.arrays["targets"], s.arrays["nodes"]) for s in stores) and y[0].ndim == 1
-    if not by_node and any((store.arrays["targets"] != 1).any() for store in stores):
-        raise ValueError("labels should be one row for each graph, or a class for each node; found others")
+    single = all((store.arrays["targets"] == 1).all() for store in stores)
+    by_node = all(np.array_equal(s.arrays["targets"], s.arrays["nodes"]) for s in stores) and not single
+    if not by_node and not single:
+        raise ValueError("labels should be one row for each graph, or one for each node; found others")
     if problem == CLASSES and any(part.max() < 0 for part in y):
         raise ValueError("a part of the data has no labels: the class of every node is unknown")
     mean = std = None
@@ -334,9 +342,11 @@ def _features(parts: list[Array]) -> int | list[int]:
 
 
 def _targets(samples: Samples) -> Array:
-    """Labels of a part that has a row for each graph, ``[n, targets]``."""
-    y = _store(samples).arrays["y"]
-    return y[samples.indices.numpy()] if isinstance(samples, Part) else y
+    """Labels of a part, a row for each of its graphs, or of their nodes, ``[n, targets]``."""
+    store = _store(samples)
+    if not isinstance(samples, Part):
+        return store.arrays["y"]
+    return np.concatenate([store.arrays["y"][store.targets[n] : store.targets[n + 1]] for n in samples.indices])
 
 
 def _store(samples: Samples) -> GraphStore:

@@ -61,6 +61,8 @@ class GraphStore(Samples):
         pairs = [(graph, _planned(graph)) for graph in graphs]  # one by one, so that a bar shows how they go on
         if not pairs:
             raise ValueError("there are no graphs in these data")
+        if len(found := {graph.y.shape[1:] for graph, _ in pairs}) > 1:
+            raise ValueError(f"all graphs should have the same labels, found rows of the shapes {sorted(found)}")
         graphs, topologies = [graph for graph, _ in pairs], [topology for _, topology in pairs]
         arrays = {
             "x": np.concatenate([g.x for g in graphs]),
