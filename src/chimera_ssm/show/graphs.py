@@ -74,8 +74,10 @@ def draw_graph(num_nodes: int, edges: Array, places: Array | None = None) -> dic
     both = all((b, a) in pairs for a, b in pairs)
     links = [(a, b, 1) for a, b in sorted(pairs) if a < b or not both]
     places = place(num_nodes, edges) if places is None else places
-    return _drawing(places, links, not both) | {"symbols": [str(k) for k in range(num_nodes)]}
+    loops = sorted({int(a) for a, b in edges.T if a == b})
+    return _drawing(places, links, not both) | {"symbols": [str(k) for k in range(num_nodes)], "loops": loops}
 
 
 def _drawing(places: Array, links: Sequence[tuple[int, int, float]], directed: bool) -> dict[str, Any]:
-    return {"places": (places - places.min(0)).round(3).tolist(), "links": list(links), "directed": directed}
+    places = (places - places.min(0)).round(3).tolist()
+    return {"places": places, "links": list(links), "directed": directed, "loops": []}

@@ -38,7 +38,9 @@ class Trained:
             return None
         if self.run is None:
             raise ValueError(f"{self.folder} is a model without its data: name {instead} to look at")
-        samples = self.run.recipe.task().test_samples()
+        task = self.run.recipe.task()
+        task.recall(self.run.about)
+        samples = task.test_samples()
         if not 0 <= int(given or 0) < len(samples):
             raise ValueError(f"there are {len(samples)} test samples, numbered from 0; found {given}")
         with torch.random.fork_rng():

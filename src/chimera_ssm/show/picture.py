@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
+from matplotlib.transforms import offset_copy
 
 from chimera_ssm.show.view import View, span
 
@@ -91,6 +92,7 @@ def _graph(view: View, shades: _Shades) -> Figure:
     figure = Figure(figsize=(8, float(np.clip(1.2 + 6 * high / wide, 2.5, 8))), layout="constrained")
     axes = figure.subplots()
     links(axes, places, drawing["links"], drawing["directed"])
+    loops(axes, places, drawing["loops"])
     edges = [_CHOSEN if k == view.node else "#655d73" for k in range(len(places))]
     widths = [3.0 if k == view.node else 1.0 for k in range(len(places))]
     axes.scatter(*places.T, s=380, c=shades.colours, edgecolors=edges, linewidths=widths, zorder=2)
@@ -115,3 +117,12 @@ def links(axes: Any, places: np.ndarray, found: list[Any], directed: bool) -> No
         for k in range(count):
             style = ":" if strokes % 1 and k else "-"
             axes.plot(*(ends + across * (k - (count - 1) / 2)).T, style, color="#655d73", lw=1.4, zorder=1)
+
+
+def loops(axes: Any, places: np.ndarray, nodes: list[int]) -> None:
+    """A small ring behind each node with an edge to itself, on the side that is away from the others."""
+    for node in nodes:
+        x, y = places[node] - places.mean(0)
+        x, y = (10 * x / np.hypot(x, y), -10 * y / np.hypot(x, y)) if x or y else (0, 10)  # points; the axis runs down
+        beside = offset_copy(axes.transData, axes.figure, x, y, units="points")
+        axes.scatter(*places[node], s=150, c="none", edgecolors="#655d73", transform=beside, clip_on=False, zorder=1)

@@ -149,7 +149,7 @@ def draw(shown: Shown, path: Path) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    from chimera_ssm.show.picture import RAMP, links
+    from chimera_ssm.show.picture import RAMP, links, loops
 
     places = np.array(shown.view.scene.drawing["places"])
     drawn = shown.dags[:4]
@@ -157,7 +157,7 @@ def draw(shown: Shown, path: Path) -> None:
     axes = figure.subplots(1, 2 + len(drawn))
     drawing = shown.view.scene.drawing
     links(axes[0], places, drawing["links"], drawing["directed"])
-    _loops(axes[0], places, shown.topology)
+    loops(axes[0], places, drawing["loops"])
     texts = [text if text.isdigit() else f"{text}{k}" for k, text in enumerate(map(str, drawing["symbols"]))]
     _dots(axes[0], places, texts, "#f6f3fb", shown.view.scene.title)
     for k, dag in enumerate(drawn):
@@ -172,18 +172,6 @@ def draw(shown: Shown, path: Path) -> None:
         axis.set_major_locator(MaxNLocator(integer=True))
     figure.colorbar(matrix, ax=axes[-1], shrink=0.8)
     figure.savefig(path, dpi=110, bbox_inches="tight")
-
-
-def _loops(axes: Any, places: Array, topology: Topology) -> None:
-    """A small ring behind each node with an edge to itself, on the side that is away from the others."""
-    from matplotlib.transforms import offset_copy
-
-    source, target = topology.edge_index.numpy()
-    for node in source[source == target]:
-        x, y = places[node] - places.mean(0)
-        x, y = (10 * x / np.hypot(x, y), -10 * y / np.hypot(x, y)) if x or y else (0, 10)  # points; the axis runs down
-        beside = offset_copy(axes.transData, axes.figure, x, y, units="points")
-        axes.scatter(*places[node], s=150, c="none", edgecolors="#655d73", transform=beside, clip_on=False, zorder=1)
 
 
 def _dots(axes: Any, places: Array, texts: list[Any], shades: Any, title: str) -> None:

@@ -27,7 +27,7 @@ class Scene:
         labels: of the nodes, to name one by.
         drawing: what the kind needs, ready for JSON. An image: rows, columns, source (a data URI); words: texts, joined
             (whether a word continues the one before); a graph: places, links (source, target, how many strokes),
-            symbols, directed.
+            loops (nodes with an edge to themselves), symbols, directed.
         focus: the node to begin with.
         verdict: what the model makes of the input, in words.
     """

@@ -77,7 +77,7 @@ function drawWords(box, map) {
 }
 
 function drawGraph(box, map) {
-  const { places, links, symbols, directed } = map.drawing, panels = make(box, "div", { class: "panels" });
+  const { places, links, loops, symbols, directed } = map.drawing, panels = make(box, "div", { class: "panels" });
   const reach = axis => Math.max(...places.map(place => place[axis]));
   const unit = links.length
     ? Math.min(...links.map(([a, b]) => Math.hypot(places[a][0] - places[b][0], places[a][1] - places[b][1]))) : 1;
@@ -87,6 +87,8 @@ function drawGraph(box, map) {
   });
   const lines = make(svg, "g", { class: "links", "stroke-width": unit * 0.06 });
   for (const [a, b, strokes] of links) drawLink(lines, places[a], places[b], strokes, radius, directed);
+  const middle = [0, 1].map(axis => places.reduce((sum, place) => sum + place[axis], 0) / places.length);
+  for (const k of loops) drawLoop(lines, places[k], middle, radius);
   const atoms = make(svg, "g", { class: "atoms", "stroke-width": unit * 0.04, "font-size": radius * 1.05 });
   const nodes = places.map(([x, y], k) => {
     const node = make(atoms, "g", { "data-node": k });
@@ -120,6 +122,14 @@ function drawLink(lines, [ax, ay], [bx, by], strokes, radius, directed) {
     const corner = side => `${tx - ux * h - uy * side * h * 0.6},${ty - uy * h + ux * side * h * 0.6}`;
     make(lines, "polygon", { class: "arrow", points: `${tx},${ty} ${corner(1)} ${corner(-1)}` });
   }
+}
+
+// An edge from a node to itself: a ring behind it, on the side that is away from the others.
+
+function drawLoop(lines, [x, y], [mx, my], radius) {
+  const length = Math.hypot(x - mx, y - my), far = radius * 0.8;
+  const [ux, uy] = length ? [(x - mx) / length, (y - my) / length] : [0, -1];
+  make(lines, "circle", { class: "loop", cx: x + ux * far, cy: y + uy * far, r: radius * 0.7 });
 }
 
 // The whole matrix: row i is what node i hears. Pointing at a row chooses its node.
