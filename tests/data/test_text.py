@@ -305,6 +305,22 @@ def test_given_tokenizers(tmp_path, vocabulary):
         assert load_tokenizer(str(name), corpus, 0)("Two three!")["input_ids"] == [2, 6, 7, 1, 3]
 
 
+def test_capitals_are_kept_if_the_vocabulary_has_any(tmp_path, vocabulary):
+    corpus = load_corpora("pydoc", "text").train
+    (tmp_path / "cased.txt").write_text("\n".join([*WORDS, "June"]))
+    assert load_tokenizer(str(tmp_path / "cased.txt"), corpus, 0).tokenize("June Two two") == ["June", "[UNK]", "two"]
+    assert load_tokenizer(vocabulary, corpus, 0).tokenize("June Two two") == ["[UNK]", "two", "two"]
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": true}')
+    assert load_tokenizer(str(tmp_path), corpus, 0).tokenize("Two") == ["two"]
+
+
+def test_text_without_words_is_refused(tmp_path):
+    data = folder(tmp_path, train_txt="<unk> " * 600)
+    text = load_text(data, 16, "auto", 100)
+    with pytest.raises(ValueError, match="the vocabulary has no words, only special tokens"):
+        Masked(text.train, text.tokenizer, 0.3)
+
+
 def test_bad_tokenizers(tmp_path, vocabulary):
     from transformers import BertTokenizer
 
@@ -318,6 +334,13 @@ def test_bad_tokenizers(tmp_path, vocabulary):
         load_tokenizer(str(tmp_path / "bytes.txt"), corpus, 0)
     with pytest.raises(ValueError, match=r"nothing holds neither a vocab\.txt nor a saved tokenizer"):
         load_tokenizer(str(tmp_path / "nothing"), corpus, 0)
+    (tmp_path / "twice.txt").write_text("\n".join([*WORDS, "two"]))
+    with pytest.raises(ValueError, match=r"twice.txt is not a vocabulary: it has 'two' twice"):
+        load_tokenizer(str(tmp_path / "twice.txt"), corpus, 0)
+    gap = BertTokenizer(vocab={word: number + 9 * (number > 7) for number, word in enumerate(WORDS)})
+    gap.save_pretrained(tmp_path / "gap")
+    with pytest.raises(ValueError, match="has 10 words, but numbers up to 18; use another"):
+        load_tokenizer(str(tmp_path / "gap"), corpus, 0)
     lacking = BertTokenizer(vocab=vocabulary)
     lacking.mask_token = None
     lacking.save_pretrained(tmp_path / "lacking")

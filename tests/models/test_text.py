@@ -427,3 +427,27 @@ def test_it_learns(variant):
         loss.backward()
         optimizer.step()
     assert (model(masked).logits[:, 4].argmax(-1) == ids[:, 4]).float().mean() > 0.9
+
+
+@pytest.mark.parametrize("kind", [ChimeraForSequenceClassification, ChimeraForTokenClassification])
+def test_accumulated_gradients_of_trainer_are_those_of_the_whole_batch(kind, tmp_path):
+    from transformers import Trainer, TrainingArguments
+
+    torch.manual_seed(0)
+    ids, labels = torch.randint(5, 90, (8, 6)), torch.randint(3, (8, 6))
+    labels = labels if kind is ChimeraForTokenClassification else labels[:, 0]
+    data = [{"input_ids": i, "labels": y} for i, y in zip(ids, labels, strict=True)]
+    config = chimera.create_model("chimera_text_test", num_labels=3).config
+    weights = []
+    for pieces in (1, 4):
+        torch.manual_seed(1)
+        model = kind(config)
+        how = TrainingArguments(
+            str(tmp_path), per_device_train_batch_size=8 // pieces, gradient_accumulation_steps=pieces, max_steps=1,
+            learning_rate=1.0, optim="sgd", lr_scheduler_type="constant", max_grad_norm=0, report_to=[], use_cpu=True,
+            disable_tqdm=True, save_strategy="no",
+        )  # fmt: skip
+        Trainer(model, how, train_dataset=data).train()
+        weights.append({name: value.detach() for name, value in model.named_parameters()})
+    for name, whole in weights[0].items():
+        torch.testing.assert_close(weights[1][name], whole, rtol=1e-4, atol=1e-5, msg=name)

@@ -136,18 +136,38 @@ def finished(tmp_path, data):
 
 def test_evaluation_on_other_data_keeps_the_runs_mean(finished, tmp_path):
     """Labels that are larger by 100 are missed by 100; all of them are looked at."""
-    for name, shift in (("same", 0), ("shifted", 100)):
+    for name, shift in (("near", 0.01), ("shifted", 100)):
         rows = [f"{s},{s.count('O') + 0.1 * len(s) + shift}" for s in MOLECULES]
         (tmp_path / f"{name}.csv").write_text("\n".join(["smiles,y", *rows]) + "\n")
-    same, shifted = (
+    near, shifted = (
         evaluate(finished, replace(finished.recipe, data=str(tmp_path / f"{name}.csv")), latest_checkpoint(finished))
-        for name in ("same", "shifted")
+        for name in ("near", "shifted")
     )
-    assert same.samples == shifted.samples == len(MOLECULES)
-    assert same.metrics["mae"] < 3
+    assert near.samples == shifted.samples == len(MOLECULES)
+    assert near.metrics["mae"] < 3
     assert abs(shifted.metrics["mae"] - 100) < 3
     own = evaluate(finished, finished.recipe, latest_checkpoint(finished))
-    assert (own.samples, own.evaluated_on) == (len(MOLECULES) // 5, "test")
+    assert (own.samples, own.evaluated_on) == (len(MOLECULES) // 5, "test data")
+
+
+def test_one_molecule_can_be_evaluated_and_other_targets_are_refused(finished, tmp_path):
+    (tmp_path / "one.csv").write_text("smiles,y,z\nCCO,1.2,3\n")
+    recipe = replace(finished.recipe, data=str(tmp_path / "one.csv"))
+    assert evaluate(finished, recipe, latest_checkpoint(finished))[1:] == (1, recipe.data)
+    with pytest.raises(ValueError, match=r"does not fit the run: num_labels of its graphs is 2, and 1 of those"):
+        evaluate(finished, replace(recipe, targets="y,z"), latest_checkpoint(finished))
+
+
+def test_data_that_were_moved_are_known_again_and_those_that_changed_are_refused(finished, data, tmp_path):
+    from pathlib import Path
+
+    moved = Path(data).rename(tmp_path / "moved.csv")
+    found = evaluate(finished, replace(finished.recipe, data=str(moved)), latest_checkpoint(finished))
+    assert (found.samples, found.evaluated_on) == (len(MOLECULES) // 5, "test data")
+    header, *rows = moved.read_text().splitlines()
+    Path(data).write_text("\n".join([header, *rows[::-1]]) + "\n")
+    with pytest.raises(ValueError, match="have changed since the run began, and some of the test data may have been"):
+        evaluate(finished, finished.recipe, latest_checkpoint(finished))
 
 
 def test_fewer_classes_can_be_evaluated_and_other_graphs_are_refused(tmp_path, data):

@@ -148,7 +148,7 @@ def test_the_model_is_loaded_by_its_users_and_scores_as_the_run_said(finished):
 def test_evaluation_repeats_the_last_metrics_and_takes_other_sizes(finished):
     checkpoint = latest_checkpoint(finished)
     same = evaluate(finished, finished.recipe, checkpoint)
-    assert same == (pytest.approx(finished.result["metrics"], abs=1e-6), 449, "test")
+    assert same == (pytest.approx(finished.result["metrics"], abs=1e-6), 449, "test data")
     twice = evaluate(finished, replace(finished.recipe, image_size=16), checkpoint).metrics
     assert twice.keys() == finished.result["metrics"].keys()
     assert twice["loss"] != finished.result["metrics"]["loss"]
@@ -215,8 +215,9 @@ def test_mixed_precision_trains(tmp_path):
     run = make_run(tmp_path / "run", replace(CPU, precision="bf16"), epochs=1, train_limit=32)
     result = train(run)
     assert 0 < result["metrics"]["loss"] < 5
-    with pytest.raises(ValueError, match="precision 16 needs a GPU"):
-        train(replace(run, machine=replace(CPU, precision="16")))
+    for accelerator in ("cpu", "auto"):
+        with pytest.raises(ValueError, match="precision 16 needs a GPU"):
+            train(replace(run, machine=replace(CPU, precision="16", accelerator=accelerator)))
 
 
 def _train_quietly(run, checkpoint):

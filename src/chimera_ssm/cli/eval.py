@@ -50,15 +50,16 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError(f"{run.folder} has no checkpoint yet: continue it with chimera train --resume {run.folder}")
     changes = {key.name: getattr(args, key.name) for key in keys(type(run.recipe)) if hasattr(args, key.name)}
     try:
-        metrics, count, evaluated_on = evaluate(run, recipe := replace(run.recipe, **changes), checkpoint)
+        metrics, count, evaluated_on = evaluate(run, replace(run.recipe, **changes), checkpoint)
     except Interrupted as stop:
         raise KeyboardInterrupt(str(stop)) from None
     if args.json is not None:
         text = json.dumps(metrics, indent=2) + "\n"
         write_durably(args.json, lambda file: file.write(text.encode()))
     state = "finished" if run.result is not None else "unfinished"
-    what = f"{evaluated_on} data" if recipe.data == run.recipe.data else recipe.data
-    rich.print(f"{run.name}, {state}, after step {step_of(checkpoint)}: {what}, {count:,} samples")
+    rich.print(f"{run.name}, {state}, after step {step_of(checkpoint)}: {evaluated_on}, {count:,} samples")
+    if run.recipe.export == "best":
+        rich.print("model/ has the weights that were best on validation data, perhaps those of an earlier step")
     table = Table()
     names = [name for name in metrics if not name.endswith("_ema")]
     for column in ("weights", *names):

@@ -40,7 +40,6 @@ class GraphData(NamedTuple):
         num_labels: classes, or targets.
         label_mean: of a regression's targets in the training part.
         label_std: the same.
-        whole: all graphs, where no part is for testing by itself.
     """
 
     train: Samples
@@ -53,7 +52,6 @@ class GraphData(NamedTuple):
     num_labels: int
     label_mean: list[float] | None = None
     label_std: list[float] | None = None
-    whole: Samples | None = None
 
 
 def load_graphs(
@@ -64,6 +62,7 @@ def load_graphs(
     refuse: bool = True,
     positions: int = 0,
     segments: int = 300,
+    undivided: bool = False,
 ) -> GraphData:
     """The data set of a name, or in a file or folder.
 
@@ -77,10 +76,12 @@ def load_graphs(
         refuse: csv: whether a molecule that cannot be read is an error; it is skipped and told of otherwise.
         positions: eigenvectors of the Laplacian that each sample comes with.
         segments: superpixels: regions of an image, about.
+        undivided: to test a model that is trained already: data without parts are for testing as a whole, and mean and
+            deviation of labels are not looked for.
     """
     path = Path(data).expanduser()
     if data == "nci":
-        found = _whole(molecules.nci(), REGRESSION)
+        found = _whole(molecules.nci(), REGRESSION, undivided)
     elif data.startswith("rings:"):
         train, test = rings(data)
         found = _described(train, None, test, CLASSES)
@@ -88,7 +89,7 @@ def load_graphs(
         train, test = superpixels(Path(data.removeprefix("superpixels:")).expanduser(), segments)
         found = _described(train, None, test, CLASSES)
     elif data.startswith("pyg:"):
-        found = _pyg(data.removeprefix("pyg:"))
+        found = _pyg(data.removeprefix("pyg:"), undivided)
     elif data in LRGB and not path.is_dir():
         found = _lrgb(data, cache_folder() / "lrgb", problem)
     elif path.name in LRGB and any((path / made).is_dir() for made in ("raw", "processed")):
@@ -96,7 +97,7 @@ def load_graphs(
     elif path.is_dir() and any((path / files[0]).exists() for files in (_FUNCTION, _STRUCTURE)):
         found = _peptides(path, problem)
     elif path.exists():
-        found = _csv(path, smiles, tuple(targets), problem or REGRESSION, refuse)
+        found = _csv(path, smiles, tuple(targets), problem or REGRESSION, refuse, undivided)
     else:
         raise ValueError(
             f"there is no data set, file or folder {data!r}; data is nci, rings:1-16, {', '.join(LRGB)}, "
@@ -139,25 +140,27 @@ def _peptides(folder: Path, problem: str | None) -> GraphData:
     return _described(train, validation, test, kind, atoms=True, standardise=False)
 
 
-def _csv(path: Path, smiles: str, targets: tuple[str, ...], problem: str, refuse: bool) -> GraphData:
+def _csv(path: Path, smiles: str, targets: tuple[str, ...], problem: str, refuse: bool, undivided: bool) -> GraphData:
     def read(file: Path) -> GraphStore:
         return molecules.csv_store(file, smiles, targets, problem, refuse)
 
     if path.is_file():
-        return _whole(read(path), problem)
+        return _whole(read(path), problem, undivided)
     files = {name: path / f"{name}.csv" for name in _PARTS}
     if not files["train"].is_file() or not files["test"].is_file():
         raise ValueError(f"{path} was looked at for train.csv and test.csv, or for the peptides' original files")
     validation = read(files["val"]) if files["val"].is_file() else None
-    return _described(read(files["train"]), validation, read(files["test"]), problem, atoms=True)
+    return _described(read(files["train"]), validation, read(files["test"]), problem, True, not undivided)
 
 
-def _whole(store: GraphStore, problem: str, atoms: bool = True) -> GraphData:
-    """A data set without parts: a fixed fifth is for testing."""
+def _whole(store: GraphStore, problem: str, undivided: bool, atoms: bool = True) -> GraphData:
+    """A data set without parts: a fixed fifth is for testing, or all."""
+    if undivided:
+        return _described(store, None, store, problem, atoms, standardise=False)
     if len(store) < 2:
         raise ValueError("there is a single graph: too few to keep some for testing")
     test, train = split(store, max(1, len(store) // 5), "test")
-    return _described(train, None, test, problem, atoms)._replace(whole=store)
+    return _described(train, None, test, problem, atoms)
 
 
 # PyG
@@ -182,7 +185,7 @@ def _lrgb(name: str, root: Path, problem: str | None) -> GraphData:
     return _described(stores[0], stores[1], stores[2], LRGB[name], atoms=molecular, standardise=False)
 
 
-def _pyg(name: str) -> GraphData:
+def _pyg(name: str, undivided: bool) -> GraphData:
     """Any data set of PyG: with parts of its own, with masks of nodes, or a fixed fifth for testing."""
     from torch_geometric import datasets
 
@@ -209,7 +212,7 @@ def _pyg(name: str) -> GraphData:
     if len(sets[0]) == 1 and hasattr(sets[0][0], "train_mask"):
         return _of_masks(sets[0][0])
     store = _kept(sets[0], kind)
-    return _whole(store, _problem(store), atoms=False)
+    return _whole(store, _problem(store), undivided, atoms=False)
 
 
 def _check_options(kind: str, options: dict[str, Any], accepted: Mapping[str, inspect.Parameter]) -> None:

@@ -55,6 +55,11 @@ class Part(Samples):
         return self.whole.collate(samples)
 
 
+def evenly(count: int, most: int = 64) -> range:
+    """Some of so many indices, evenly spaced, the last one among them."""
+    return range((count - 1) % max(1, count // most), count, max(1, count // most))
+
+
 def choose(samples: Samples, count: int, purpose: str) -> Tensor:
     """A fixed choice of ``count`` samples, sorted; class by class in proportion, where there are classes.
 

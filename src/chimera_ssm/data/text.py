@@ -162,6 +162,8 @@ class Masked(Samples):
         self.is_word = torch.ones(len(tokenizer), dtype=torch.bool)
         self.is_word[tokenizer.all_special_ids] = False
         self.words = self.is_word.nonzero().flatten()
+        if not len(self.words):
+            raise ValueError("the vocabulary has no words, only special tokens: give other text, or name a --tokenizer")
 
     def __len__(self) -> int:
         return len(self.blocks)

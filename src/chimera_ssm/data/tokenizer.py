@@ -38,13 +38,13 @@ def load_tokenizer(name: str, corpus: Corpus, vocab_size: int) -> PreTrainedToke
     path = Path(name).expanduser()
     if path.is_file():
         return _bert_tokenizer(path)
-    if path.is_dir() and (path / "vocab.txt").is_file() and not any(path.glob("tokenizer*.json")):
+    if path.is_dir() and (path / "vocab.txt").is_file() and not (path / "tokenizer.json").is_file():
         return _bert_tokenizer(path / "vocab.txt")
     return _checked(_saved(path) if path.is_dir() else _from_hub(name), name)
 
 
 def _bert_tokenizer(path: Path) -> PreTrainedTokenizerBase:
-    """WordPiece without capitals, as in bert-base-uncased, on a vocabulary with a word on each line."""
+    """WordPiece as BERT has it on a vocabulary with a word on each line; without capitals, if no word has any."""
     from transformers import BertTokenizer
 
     try:
@@ -54,7 +54,12 @@ def _bert_tokenizer(path: Path) -> PreTrainedTokenizerBase:
     missing = [word for word in _SPECIAL if word not in words]
     if missing:
         raise ValueError(f"{path} is not a vocabulary of BERT's kind: it lacks {', '.join(missing)}")
-    return BertTokenizer(vocab={word: number for number, word in enumerate(words)})
+    vocabulary = {word: number for number, word in enumerate(words)}
+    if len(vocabulary) < len(words):
+        twice = next(word for number, word in enumerate(words) if vocabulary[word] != number)
+        raise ValueError(f"{path} is not a vocabulary: it has {twice!r} twice; remove one of them")
+    small = all(word == word.lower() for word in words if not word.startswith("["))
+    return BertTokenizer(vocab=vocabulary, do_lower_case=small)
 
 
 def _saved(folder: Path) -> Any:
@@ -84,6 +89,8 @@ def _checked(tokenizer: Any, name: str) -> PreTrainedTokenizerBase:
     missing = [token for token in _NEEDED if getattr(tokenizer, token) is None]
     if missing:
         raise ValueError(f"the tokenizer {name} lacks {', '.join(missing)}, needed to mask words; use another")
+    if (largest := max(tokenizer.get_vocab().values())) >= len(tokenizer):
+        raise ValueError(f"the tokenizer {name} has {len(tokenizer)} words, but numbers up to {largest}; use another")
     return tokenizer
 
 

@@ -19,6 +19,7 @@ class ChimeraPreTrainedModel(PreTrainedModel):
 
     base_model_prefix = "chimera"
     supports_gradient_checkpointing = True
+    accepts_loss_kwargs = False  # losses are means over a batch: transformers' Trainer divides them when it accumulates
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:

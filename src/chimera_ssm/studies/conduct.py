@@ -139,10 +139,18 @@ def _check_folder(study: Study, recipes: Mapping[str, Recipe], folder: Path) -> 
     rows = json.loads(json.dumps({name: as_dict(recipe) for name, recipe in recipes.items()}, default=str))
     path = folder / "study.json"
     there: dict[str, Any] = {"study": study.doc, "recipes": {}}
-    if path.exists():
+    if path.exists() and any(folder.glob("*/*/config.yaml")):  # before the first run anything may still change
         there = json.loads(path.read_text(encoding="utf-8"))
-    if there["study"] != study.doc or any(there["recipes"].get(name, row) != row for name, row in rows.items()):
-        raise ValueError(f"{folder} holds a study with other settings; choose another folder with --out")
+    if there["study"] != study.doc:
+        raise ValueError(f"{folder} holds another study, {there['study']!r}; choose another folder with --out")
+    for name, row in rows.items():
+        before = there["recipes"].get(name, row)
+        if before != row:
+            key = next(key for key in before | row if before.get(key) != row.get(key))
+            raise ValueError(
+                f"{folder} holds a study with other settings: {key} of {name} is {before.get(key)!r} there and "
+                f"{row.get(key)!r} here; choose another folder with --out"
+            )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

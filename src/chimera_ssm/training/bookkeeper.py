@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,6 +21,7 @@ from chimera_ssm.training.course import learning_rate
 from chimera_ssm.training.module import TrainingModule
 from chimera_ssm.training.records import Records
 from chimera_ssm.training.run import Run
+from chimera_ssm.training.task import Task
 
 _GO_ON, _SAVE, _STOP = 0.0, 1.0, 2.0
 
@@ -149,7 +151,20 @@ def export(run: Run, module: TrainingModule, which: str) -> None:
 
 def remember(run: Run, module: TrainingModule) -> None:
     """Write about/, from which the run is continued and evaluated."""
-    _write_folder(run.about, lambda folder: module.task.remember(module.model, folder))
+
+    def write(folder: Path) -> None:
+        module.task.remember(module.model, folder)
+        (folder / "data").write_text(fingerprint(module.task), encoding="utf-8")
+
+    _write_folder(run.about, write)
+
+
+def fingerprint(task: Task) -> str:
+    """Equal for equal data."""
+    digest = blake2b(digest_size=16)
+    for content in task.contents():
+        digest.update(content)
+    return digest.hexdigest()
 
 
 def _write_folder(folder: Path, write: Callable[[Path], None]) -> None:

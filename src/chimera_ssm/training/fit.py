@@ -8,6 +8,7 @@ import os
 import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, Strategy
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from chimera_ssm.training import checkpoints
-from chimera_ssm.training.bookkeeper import Bookkeeper, Interrupted, StopSignals, export, remember
+from chimera_ssm.training.bookkeeper import Bookkeeper, Interrupted, StopSignals, export, fingerprint, remember
 from chimera_ssm.training.course import Course, Share
 from chimera_ssm.training.loaders import RunData, evaluation_batches, loader, train_and_evaluation
 from chimera_ssm.training.module import TrainingModule
@@ -58,16 +59,12 @@ def train(run: Run, checkpoint: Path | None = None, begun: Callable[[], None] = 
     recipe, machine, step = run.recipe, run.machine, 0
     task = recipe.task()
     if checkpoint is not None:  # without one a run begins again, with its data as they are
-        state = checkpoints.load(checkpoint, recipe)["chimera"]
-        step = state["step"]
-        _recall(run, task)
+        step = checkpoints.load(checkpoint, recipe)["chimera"]["step"]
+        task.recall(run.about)
+        if fingerprint(task) != run.data:
+            raise ValueError(f"the data, {recipe.data}, have changed since the run began: restore them, or begin anew")
     train_on, evaluate_on, evaluated_on = train_and_evaluation(task, recipe)
     course = Course.of(recipe, len(train_on))
-    if checkpoint is not None and course.num_samples != state["samples"]:
-        raise ValueError(
-            f"the data have changed since the run began: there were {state['samples']} training samples, now there are "
-            f"{course.num_samples}; restore them, or begin a new run"
-        )
     module = TrainingModule(task, recipe, course)
     bookkeeper = Bookkeeper(run, evaluated_on)
     with _quiet_lightning(), _plain_errors(), StopSignals(bookkeeper.ask_to_stop) as signals:
@@ -84,7 +81,7 @@ def train(run: Run, checkpoint: Path | None = None, begun: Callable[[], None] = 
 
 
 class Evaluation(NamedTuple):
-    """Metrics, with the weights as trained and averaged, and what they were measured on: how many samples of what."""
+    """Metrics, with the weights as trained and averaged, and what they were measured on: how many samples, of what."""
 
     metrics: dict[str, float]
     samples: int
@@ -92,7 +89,7 @@ class Evaluation(NamedTuple):
 
 
 def evaluate(run: Run, recipe: Recipe, checkpoint: Path) -> Evaluation:
-    """Evaluate on the test data; on other data than the run's own, on all of them that are not said to be for training.
+    """Evaluate on the test data; of other data than the run's, on all that are not said to be for training.
 
     Args:
         run: the run that was trained.
@@ -100,22 +97,35 @@ def evaluate(run: Run, recipe: Recipe, checkpoint: Path) -> Evaluation:
         checkpoint: which weights.
     """
     state = checkpoints.load(checkpoint, run.recipe)
-    task = recipe.task()
-    _recall(run, task)
-    samples = task.test_samples() if recipe.data == run.recipe.data else task.other_samples()
+    task, are_own = recipe.task(), _are_own(run, recipe.data)
+    task.recall(run.about, are_own)
+    samples = task.test_samples()
     module = _module_of(run, state["state_dict"], task)
     batches = evaluation_batches(len(samples), recipe.eval_batch, 0, 1)
     with _quiet_lightning(), _plain_errors(), StopSignals(_interrupt) as signals:
         machine = Machine(accelerator=run.machine.accelerator, devices=1, precision=run.machine.precision)
         trainer = _trainer(recipe, machine, [signals])
         trainer.validate(module, loader(samples, batches, recipe.seed, run.machine.workers), verbose=False)
-    return Evaluation(module.results, len(samples), task.tested_on)
+    return Evaluation(module.results, len(samples), f"{task.tested_on} data" if are_own else recipe.data)
 
 
-def _recall(run: Run, task: Task) -> None:
-    if not run.about.is_dir():
-        raise ValueError(f"{run.folder} is incomplete: its folder about/ is not there; train again, or restore it")
-    task.recall(run.about)
+def _are_own(run: Run, data: str) -> bool:
+    """Whether data are those of a run, at their place or at another; if they are and have changed, they are refused."""
+    at_their_place = data == run.recipe.data
+    task = replace(run.recipe, data=data).task()
+    try:
+        task.recall(run.about)
+        same = fingerprint(task) == run.data
+    except ValueError:  # too few to be divided, for example
+        if at_their_place:
+            raise
+        return False
+    if at_their_place and not same:
+        raise ValueError(
+            f"the data, {data}, have changed since the run began, and some of the test data may have been trained on: "
+            f"restore them, or copy them to another place and name that with --data to evaluate on all of them"
+        )
+    return same
 
 
 def _finish(run: Run, module: TrainingModule, evaluated_on: str, bookkeeper: Bookkeeper) -> dict[str, Any]:
@@ -151,7 +161,7 @@ def _module_of(run: Run, state: dict[str, torch.Tensor], task: Task) -> Training
 
 
 def _trainer(recipe: Recipe, machine: Machine, callbacks: list[Callback], max_epochs: int = 1) -> L.Trainer:
-    if machine.precision == "16" and machine.accelerator == "cpu":
+    if machine.precision == "16" and (machine.accelerator == "cpu" or not torch.accelerator.is_available()):
         raise ValueError("precision 16 needs a GPU; use bf16 or 32 on a CPU")
     trainer = L.Trainer(
         accelerator=machine.accelerator,

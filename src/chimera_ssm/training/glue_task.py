@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -66,8 +67,13 @@ class GlueTraining(Task):
         described.config.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
-    def recall(self, folder: Path) -> None:
+    def recall(self, folder: Path, own_data: bool = True) -> None:
         self.recalled = folder
+
+    def contents(self) -> Iterator[bytes]:
+        for part in self.texts:
+            yield from ("\0".join(text).encode() for text in part.texts)
+            yield part.labels.numpy().tobytes()
 
     def build_model(self, recipe: Recipe) -> nn.Module:
         """The trained body with a new head; a head of another task with as many classes is kept.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from chimera_ssm.data.graph import CLASSES, LABELS, GraphData, load_graphs
-from chimera_ssm.data.samples import Samples
+from chimera_ssm.data.samples import Samples, evenly
 from chimera_ssm.training.graph_recipe import GraphRecipe
 from chimera_ssm.training.recipe import Recipe
 from chimera_ssm.training.task import Outcome, Task
@@ -37,6 +38,7 @@ class GraphTask(Task):
     def __init__(self, recipe: GraphRecipe):
         self.recipe = recipe
         self.recalled: dict[str, Any] | None = None
+        self.own_data = True
 
     @property
     def tested_on(self) -> str:  # ty: ignore[incompatible-property-override]
@@ -49,8 +51,9 @@ class GraphTask(Task):
         r = self.recipe
         targets = [name.strip() for name in r.targets.split(",")]
         return load_graphs(
-            r.data, r.smiles, targets, r.problem, r.bad_smiles == "refuse", r.position_features, r.segments
-        )
+            r.data, r.smiles, targets, r.problem, r.bad_smiles == "refuse", r.position_features, r.segments,
+            undivided=not self.own_data,
+        )  # fmt: skip
 
     @property
     def monitor(self) -> str:  # ty: ignore[incompatible-property-override]
@@ -75,8 +78,11 @@ class GraphTask(Task):
             raise ValueError(f"{self.recipe.data} has no validation part of its own; hold out a part with --validation")
         return self.graphs.validation
 
-    def other_samples(self) -> Samples:
-        return self.test_samples() if self.graphs.whole is None else self.graphs.whole
+    def contents(self) -> Iterator[bytes]:
+        for part in (self.graphs.train, self.graphs.test):
+            yield str(len(part)).encode()
+            samples = (part.sample(n) for n in evenly(len(part)))
+            yield from (sample[name].numpy().tobytes() for sample in samples for name in ("x", "edge_index", "labels"))
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -87,10 +93,11 @@ class GraphTask(Task):
         """Features, classes, and the labels' mean and deviation."""
         (folder / "facts.json").write_text(json.dumps(self.facts, indent=2), encoding="utf-8")
 
-    def recall(self, folder: Path) -> None:
+    def recall(self, folder: Path, own_data: bool = True) -> None:
+        self.own_data = own_data
         facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
         for name, here in self.facts.items():
-            if not _fits(here, facts[name], name):
+            if not _fits(here, facts[name], name, facts["problem_type"]):
                 raise ValueError(
                     f"{self.recipe.data} does not fit the run: {name} of its graphs is {here}, and {facts[name]} of "
                     f"those that the run was trained on"
@@ -128,10 +135,10 @@ class GraphTask(Task):
         saved.save_pretrained(folder)
 
 
-def _fits(here: Any, there: Any, name: str) -> bool:
+def _fits(here: Any, there: Any, name: str, problem: str) -> bool:
     """Whether a model made for one kind of graphs takes another: fewer values of a feature, and fewer classes, do."""
     if name in ("label_mean", "label_std"):
         return True
     if isinstance(here, list) and isinstance(there, list):
         return len(here) == len(there) and all(a <= b for a, b in zip(here, there, strict=True))
-    return here <= there if name == "num_labels" else here == there
+    return here <= there if name == "num_labels" and problem == CLASSES else here == there

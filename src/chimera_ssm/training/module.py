@@ -143,7 +143,6 @@ class TrainingModule(L.LightningModule):
             "kind": self.recipe.kind,
             "recipe": as_dict(self.recipe),
             "step": self.steps_done,
-            "samples": self.course.num_samples,
             "sums": self._reduced_sums(),
             "best": self.best,
             "results": self.results,

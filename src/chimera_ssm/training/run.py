@@ -33,8 +33,16 @@ class Run:
 
     @property
     def about(self) -> Path:
-        """What was known of the data when the run began: classes, vocabulary."""
+        """What was known of the data when the run began: classes, vocabulary, what tells them from others."""
         return self.folder / "about"
+
+    @property
+    def data(self) -> str:
+        """What tells the data from others, as they were when the run began."""
+        path = self.about / "data"
+        if not path.is_file():
+            raise ValueError(f"{self.folder} is incomplete: {path} is not there; restore it, or train again")
+        return path.read_text(encoding="utf-8")
 
     @property
     def model(self) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -56,17 +57,23 @@ class Task(ABC):
     def test_samples(self) -> Samples:
         """All test samples."""
 
-    def other_samples(self) -> Samples:
-        """All that there is to test on in data that a run was not trained on."""
-        return self.test_samples()
+    @abstractmethod
+    def contents(self) -> Iterator[bytes]:
+        """What tells the data from others, and training samples from test samples: enough of both parts."""
 
     @abstractmethod
     def remember(self, model: nn.Module, folder: Path) -> None:
         """Write what the model depends on beside the recipe, such as the vocabulary, into a folder that exists."""
 
     @abstractmethod
-    def recall(self, folder: Path) -> None:
-        """Take what `remember` wrote in place of what the data say now: a run stays what it was when it began."""
+    def recall(self, folder: Path, own_data: bool = True) -> None:
+        """Take what `remember` wrote in place of what the data say now: a run stays what it was when it began.
+
+        Args:
+            folder: where it wrote.
+            own_data: whether the data are the run's; of others everything is for testing that is not said to be for
+                training.
+        """
 
     @abstractmethod
     def build_model(self, recipe: Recipe) -> nn.Module:

@@ -23,11 +23,11 @@ class TextRecipe(Recipe):
         place=("pydoc", "wikitext-2", "c4"),
     )  # fmt: skip
     text_column: str = setting("text", "where the text is in jsonl and parquet files", at_eval=True)
-    max_tokens: int | None = setting(None, "take only this many tokens; needed for streams", least=1, at_eval=True)
+    max_tokens: int | None = setting(None, "take only this many tokens; needed for streams", least=1)
     tokenizer: str = setting(
         "auto", "a vocab.txt, a tokenizer's folder or name; auto: a new WordPiece vocabulary", place=("auto",)
     )
-    vocab_size: int = setting(4096, "words of a new vocabulary", least=100)
+    vocab_size: int = setting(4096, "words of a new vocabulary, all letters at least", least=100)
     length: int = setting(128, "tokens of a sample", least=3, at_eval=True)
     mask: float = setting(0.3, "part of the words to guess in training", above=0, most=1)
     eval_mask: float = setting(0.15, "part of the words to guess in evaluation", above=0, most=1, at_eval=True)

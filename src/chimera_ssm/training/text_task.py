@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from chimera_ssm.data.samples import evenly
 from chimera_ssm.data.text import IGNORED, Masked, TextData, load_text
 from chimera_ssm.training.recipe import Recipe
 from chimera_ssm.training.task import Outcome, Task
@@ -31,7 +33,7 @@ class TextTask(Task):
     monitor = "accuracy"
 
     def __init__(self, recipe: TextRecipe):
-        self.recipe = recipe
+        self.recipe, self.own_data = recipe, True
 
     @cached_property
     def text(self) -> TextData:
@@ -48,17 +50,20 @@ class TextTask(Task):
         return Masked(self.text.train, self.text.tokenizer, self.recipe.eval_mask)
 
     def test_samples(self) -> Masked:
-        return Masked(self.text.test, self.text.tokenizer, self.recipe.eval_mask)
+        blocks = self.text.test if self.own_data else self.text.unseen
+        return Masked(blocks, self.text.tokenizer, self.recipe.eval_mask)
 
-    def other_samples(self) -> Masked:
-        return Masked(self.text.unseen, self.text.tokenizer, self.recipe.eval_mask)
+    def contents(self) -> Iterator[bytes]:
+        for blocks in (self.text.train, self.text.test):
+            yield str(len(blocks)).encode()
+            yield from (blocks.sample(n).numpy().tobytes() for n in evenly(len(blocks)))
 
     def remember(self, model: nn.Module, folder: Path) -> None:
         """The tokenizer: one made for the text would be another if the text were."""
         self.text.tokenizer.save_pretrained(folder)
 
-    def recall(self, folder: Path) -> None:
-        self.recipe = replace(self.recipe, tokenizer=str(folder))
+    def recall(self, folder: Path, own_data: bool = True) -> None:
+        self.recipe, self.own_data = replace(self.recipe, tokenizer=str(folder)), own_data
 
     def build_model(self, recipe: Recipe) -> nn.Module:
         from chimera_ssm.models import text_model
