@@ -243,6 +243,7 @@ def test_unreadable_molecules_are_told_of_and_skipped_or_refused(tmp_path, capsy
         (f"smiles,y\n{'C' * 140_000},1\n", {}, "line 2: field larger than field limit"),
         ("mol,y\nC,1\n", {}, "has no column 'smiles'; it has: mol, y"),
         ("smiles,y\nC,1\n", {"targets": ("y", "w")}, "has no column 'w'"),
+        ("smiles,y,y\nC,1,2\n", {}, "some.csv should have one column 'y', found 2; rename or remove the others"),
         ("smiles,y\nC,high\nCC,1\n", {}, "line 2: labels must be finite numbers, .*, found 'high'"),
         ("smiles,y\nCC,1\nC,inf\n", {}, "line 3: labels must be finite numbers, .*, found 'inf'"),
         ("smiles,y\nCC,1\nC,1e39\n", {}, "line 3: labels must be finite numbers, .*, found '1e39'"),

@@ -130,6 +130,47 @@ def test_data_of_pyg():
     assert logits.shape == (3, 3)
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_is_given_beside_data_of_pyg_wins(whole):
+    from torch_geometric.data import Batch, Data
+
+    model = build("gated", resolvent="neumann", position_features=4).double().eval()
+    model = model if whole else model.chimera
+    x, edge_index, edge_attr, batch = molecules()
+    data = Batch.from_data_list([
+        chimera.KeepPlan()(Data(x=x, edge_index=edge_index, edge_attr=edge_attr, positions=torch.randn(11, 4)))
+    ])  # fmt: skip
+    inputs = {"edge_index": edge_index, "edge_attr": edge_attr, "batch": None, "positions": data.positions}
+    others = {
+        "edge_index": edge_index.flip(0).roll(1, dims=1),
+        "edge_attr": edge_attr.flip(0),
+        "batch": batch,
+        "positions": -data.positions,
+    }
+    before = model(data)[0]
+    for name, other in others.items():
+        found = model(data, **{name: other})[0]
+        torch.testing.assert_close(found, model(x, **inputs | {name: other})[0])
+        assert found.shape != before.shape or not torch.allclose(found, before)
+
+
+def test_a_compiled_model_breaks_where_it_finds_its_graphs():
+    from torch_geometric.data import Batch, Data
+
+    torch._dynamo.reset()
+    model = build().double().eval()
+    run = torch.compile(model, backend="aot_eager")
+    x, edge_index, edge_attr, batch = molecules()
+    data = Batch.from_data_list([chimera.KeepPlan()(Data(x=x, edge_index=edge_index, edge_attr=edge_attr))] * 2)
+    for inputs in [(x, edge_index, edge_attr, batch), (x, edge_index.flip(0), edge_attr, batch), (data,)]:
+        results = []
+        for function in (run, model):
+            logits = function(*inputs).logits
+            results.append((logits, *torch.autograd.grad(logits.square().sum(), list(model.parameters()))))
+        for found, expected in zip(*results, strict=True):
+            torch.testing.assert_close(found, expected)
+
+
 @ALL
 def test_round_trip_is_bitwise(variant, tmp_path):
     model = build(variant, id2label={0: "a", 1: "b"}).eval()
@@ -278,6 +319,10 @@ def bad_x():
         (lambda: build()(molecules()[0].float(), *molecules()[1:]), "found torch.float32"),
         (lambda: build()(*molecules()[:2]), "this model needs edge_attr"),
         (lambda: build()(molecules()[0]), "edge_index is missing: .* found Tensor"),
+        (
+            lambda: build()(*molecules(), batch_size=2),
+            "batch_size must be at least 3, as batch numbers graphs from 0 to 2, found 2; leave it out",
+        ),
         (lambda: build()(*molecules(), labels=torch.ones(3)), r"labels must have shape \[3, 3\], found \[3\]"),
         (
             lambda: build(**CLASSES)(*molecules(), labels=torch.tensor([0, 3, 1])),
@@ -371,6 +416,25 @@ def test_a_plan_is_not_used_for_another_graph(how, batched, monkeypatch):
     if how == "nothing":
         monkeypatch.setattr(modeling, "wire", None)
     torch.testing.assert_close(model(data).logits, expected)
+
+
+@pytest.mark.parametrize("resolvent", ["exact", "neumann", "dag"])
+def test_plans_of_a_batch_are_those_of_its_graphs(resolvent, monkeypatch):
+    from torch_geometric.data import Batch, Data
+
+    x, edge_index, edge_attr, batch = molecules()
+    model = build(resolvent=resolvent).double().eval()
+    expected = model(x, edge_index, edge_attr, batch).logits
+    one, many = (chimera.KeepPlan()(Data(x=x, edge_index=edge_index, edge_attr=edge_attr, batch=b))
+                 for b in (None, batch))  # fmt: skip
+    assert [part.num_nodes for part in many.wiring.topology.parts] == [6, 3, 2]
+    assert all("_elimination" in part.__dict__ for part in many.wiring.topology.parts)
+    one.batch = batch  # a plan of one graph is not one of three
+    torch.testing.assert_close(model(one).logits, expected)
+    monkeypatch.setattr(modeling, "wire", None)
+    torch.testing.assert_close(model(many).logits, expected)
+    loaded = Batch.from_data_list([Data(x=x[:6], edge_index=edge_index[:, :12], edge_attr=edge_attr[:12])] * 2)
+    torch.testing.assert_close(model(chimera.KeepPlan()(loaded)).logits, expected[[0, 0]])
 
 
 def test_a_batch_without_nodes():

@@ -125,6 +125,15 @@ def test_a_topology_of_the_same_size_is_not_taken_for_another():
     assert counter.frame_count == 2
 
 
+def test_a_layer_of_pyg_breaks_where_it_finds_its_graph():
+    layer = chimera.ChimeraConv(DIM, heads=2, state=4, edge_dim=3).double()
+    run = torch.compile(layer, backend="aot_eager")
+    edges = torch.tensor([[0, 1, 1, 2, 4, 3, 0], [1, 0, 2, 1, 3, 4, 1]])  # one of them twice
+    batch, edge_attr = torch.tensor([0, 0, 0, 1, 1]), torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
+    for found in (edges, edges.roll(1, dims=1), edges.flip(0), edges):
+        check(layer, features(nodes=5).requires_grad_(), found, edge_attr, batch, run=run)
+
+
 def test_any_batch_size():
     layer, topology = build("graph")
     counter = CompileCounterWithBackend("aot_eager")
@@ -185,3 +194,11 @@ def test_an_exported_layer_runs_in_another_process(name, strict, tmp_path):
     subprocess.run(
         [sys.executable, "-c", code, tmp_path / "layer.pt2", tmp_path / "values.pt"], check=True, timeout=200
     )
+
+
+def test_the_first_of_equal_topologies_may_go():
+    edges = [[0, 1, 2, 4], [1, 2, 0, 3]]
+    first, second = chimera.Graph(5, edges), chimera.Graph(5, edges)
+    del first
+    layer, x = chimera.Chimera(8), torch.randn(5, 8)
+    torch.testing.assert_close(torch.compile(layer, backend="aot_eager")(x, second), layer(x, second))

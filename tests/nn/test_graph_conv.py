@@ -134,6 +134,19 @@ def test_graphs_used_long_ago_are_forgotten(monkeypatch):
     assert second is not third
 
 
+@pytest.mark.parametrize("batched", [False, True])
+def test_what_is_found_in_inference_mode_serves_training(batched):
+    edges = torch.tensor([[3, 0, 1, 4, 3], [4, 1, 2, 3, 4]])  # one edge twice, in no order of graphs
+    batch = torch.tensor([0, 0, 0, 1, 1]) if batched else None
+    conv, (x, edge_attr) = build(), features(5, 5)
+    wiring._wired.cache_clear()
+    with torch.inference_mode():
+        expected = conv(x, edges, edge_attr, batch)
+    found, *grads = run(conv, x, edges, edge_attr, batch, torch.ones(5, 8))
+    torch.testing.assert_close(found, expected)
+    assert all(grad.isfinite().all() for grad in grads)
+
+
 def test_in_stacks_of_pyg():
     nn = pytest.importorskip("torch_geometric.nn")
     edges = random_graph(9, 12, 1)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from functools import partial
 
 import pytest
 import torch
@@ -82,6 +83,19 @@ def test_leading_dimensions(name):
     y = mixer(x, topology)
     assert y.shape == x.shape
     torch.testing.assert_close(y[1, 2], mixer(x[1, 2], topology))
+
+
+@pytest.mark.parametrize("lead", [(), (1,), (3,), (2, 1), (1, 3), (2, 3)])
+def test_leading_dimensions_broadcast(lead):
+    mixer, topology = build("graph", edge_dim=5)
+    x, attr = features(2, 3), torch.randn(*lead, topology.num_edges, 5, dtype=torch.float64)
+    mask = torch.rand(*lead, T) < 0.7
+    y, heard = (call(x, topology, attr, mask) for call in (mixer, partial(mixer.heard_by, 0)))
+    attr, mask = attr.expand(2, 3, -1, -1), mask.expand(2, 3, -1)
+    for place in [(0, 1), (1, 0), (1, 2)]:
+        alone = x[place], topology, attr[place], mask[place]
+        torch.testing.assert_close(y[place], mixer(*alone))
+        torch.testing.assert_close(heard[place], mixer.heard_by(0, *alone))
 
 
 @ALL
@@ -208,6 +222,21 @@ def test_only_causal_mixers_step(name):
         mixer.step(torch.randn(DIM, dtype=torch.float64))
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"edge_dim": 5}, "knows no features of edges, and this mixer has edge_dim=5; call it on the whole line"),
+        ({"solver": chimera.Neumann(1)}, r"is exact, and this mixer approximates by Neumann\(terms=1.*whole line"),
+        ({"solver": chimera.Neumann()}, "approximates by Neumann"),
+    ],
+)
+@pytest.mark.parametrize("name", ["dag", "graph"])
+def test_mixers_whose_steps_would_differ_do_not_step(name, options, message):
+    mixer, _ = build(name, **options)
+    with pytest.raises(ValueError, match=message):
+        mixer.step(torch.randn(DIM, dtype=torch.float64))
+
+
 @pytest.mark.parametrize("name", ["dag", "graph"])
 def test_permuting_nodes_and_edges(name):
     mixer, topology = build(name, edge_dim=5)
@@ -309,6 +338,19 @@ RING = chimera.Graph(3, [[0, 1, 2], [1, 2, 0]])
         (lambda: chimera.Chimera(32)(X[:2], RING), r"x must have shape \[..., 3, 32\].*found \[2, 32\]"),
         (lambda: chimera.Chimera(32)(X, "ring"), "expected a topology"),
         (lambda: chimera.Chimera(32)(X, RING, node_mask=torch.ones(3)), "node_mask must be boolean"),
+        (lambda: chimera.Chimera(32)(X, RING, node_mask=torch.tensor(True)), r"node_mask must be boolean, .*, \[\]"),
+        (
+            lambda: chimera.Chimera(32)(X, RING, node_mask=torch.ones(2, 3).bool()),
+            r"leading dimensions of node_mask must broadcast to those of x, \[\], found \[2\]; reshape node_mask",
+        ),
+        (
+            lambda: chimera.Chimera(32, edge_dim=2)(X.expand(2, 3, -1, -1), RING, torch.rand(6, 3, 2)),
+            r"leading dimensions of edge_attr must broadcast to those of x, \[2, 3\], found \[6\]",
+        ),
+        (
+            lambda: chimera.Chimera(32, edge_dim=2)(X.expand(6, -1, -1), RING, torch.rand(2, 3, 3, 2)),
+            r"leading dimensions of edge_attr must broadcast to those of x, \[6\], found \[2, 3\]",
+        ),
         (lambda: chimera.Chimera(32)(X, RING, torch.rand(3, 2)), "edge_attr is needed by a mixer with edge_dim"),
         (lambda: chimera.Chimera(32, edge_dim=2)(X, RING), "edge_attr is needed by a mixer with edge_dim"),
         (

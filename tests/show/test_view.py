@@ -53,6 +53,24 @@ def test_a_molecule_has_symbols_strokes_and_all_its_bonds(saved):
     np.testing.assert_allclose(np.linalg.norm(apart, axis=1), 1.5, atol=0.05)
 
 
+@pytest.mark.parametrize(
+    ("problem", "logits", "verdict"),
+    [
+        ("single_label_classification", [0, -1, 1], "predicted: class 2 (0.67), class 0 (0.24), class 1 (0.09)"),
+        ("multi_label_classification", [0, -1, 1], "probabilities: 0.5, 0.269, 0.731"),
+        ("regression", [0, -1, 1], "predicted: 0, -1, 1"),
+        ("regression", [9, 8, 7, 6, 5, 4], "predicted: 9, 8, 7, 6, 5, …"),
+    ],
+)
+def test_what_a_model_makes_of_a_molecule(tmp_path, problem, logits, verdict):
+    model = chimera.create_model("chimera_graph_test", problem_type=problem, num_labels=len(logits))
+    with torch.no_grad():
+        model.head[-1].weight.zero_()
+        model.head[-1].bias.copy_(torch.tensor(logits))
+    model.save_pretrained(tmp_path)
+    assert show(load(tmp_path), SMILES, None, None, None).scene.verdict == verdict
+
+
 def test_codes_tell_values_within_two_per_cent_and_zero_from_little():
     planes = np.geomspace(1e-9, 3, 1000, dtype=np.float32).reshape(1, 1, 10, 100)
     planes[0, 0, 0, :5] = 0

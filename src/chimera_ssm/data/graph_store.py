@@ -231,7 +231,8 @@ class KeepPlan:
     `ChimeraForGraphs` takes these over from a batch, whichever process made them. As ``pre_transform`` of a data set
     the work is done once and kept with its files; as ``transform`` it is done by the loader's workers. Models made of
     `ChimeraConv`, which is not given the batch itself, are served by `keep_plans`. A plan is of just these edges: of a
-    graph that another transform changes afterwards it is not used, so that this one should be the last.
+    graph that another transform changes afterwards it is not used, so that this one should be the last. Of a ``Batch``
+    each graph is planned.
 
     Example:
         >>> LRGBDataset(root, "Peptides-func", pre_transform=KeepPlan())
@@ -242,8 +243,9 @@ class KeepPlan:
         if not data.num_nodes:
             data.wiring = ()  # PyG batches what all graphs have, and takes None for nothing
             return data
-        data.wiring = wire(data.edge_index, data.num_nodes)
-        plan(data.wiring.topology)
+        data.wiring = wire(data.edge_index, data.num_nodes, getattr(data, "batch", None))
+        for graph in data.wiring.topology.parts:
+            plan(graph)
         return data
 
     def __repr__(self) -> str:

@@ -122,6 +122,8 @@ def _lines(path: Path, needed: Sequence[str]) -> list[tuple[int, dict[str, str]]
         for name in needed:
             if name not in columns:
                 raise ValueError(f"{path} has no column {name!r}; it has: {', '.join(columns)}")
+            if (found := columns.count(name)) > 1:
+                raise ValueError(f"{path} should have one column {name!r}, found {found}; rename or remove the others")
         lines = [(reader.line_num, fields) for fields in reader if fields]
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: {error}; correct the line") from None

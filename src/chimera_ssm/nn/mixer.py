@@ -14,7 +14,7 @@ from chimera_ssm.adjacency import inverse_softplus
 from chimera_ssm.nn.decay import mark_undecayed
 from chimera_ssm.nn.kinds import Kind, OnGraph, check_kind
 from chimera_ssm.nn.norm import RMSNorm, gated_rms_norm, head_rms_norm
-from chimera_ssm.solvers import Solver, mix, solve
+from chimera_ssm.solvers import Neumann, Solver, mix, solve
 from chimera_ssm.topology import Line, Topology
 
 
@@ -54,8 +54,8 @@ class Chimera(nn.Module):
         dt_min: least initial step.
         dt_max: largest initial step; both are multiplied by the kind's `step_scales`.
 
-    Shapes: ``x [..., T, dim]``, ``edge_attr [E, edge_dim]`` or ``[..., E, edge_dim]``, ``node_mask [..., T]``
-    → ``[..., T, dim]``.
+    Shapes: ``x [..., T, dim]``, ``edge_attr [..., E, edge_dim]``, ``node_mask [..., T]`` → ``[..., T, dim]``; leading
+    dimensions of the others broadcast to those of ``x``.
 
     Example:
         >>> mixer = Chimera(64)
@@ -159,7 +159,7 @@ class Chimera(nn.Module):
         if node_mask is not None:
             features = features.masked_fill(~node_mask.unsqueeze(-1), 0)
         V, B, C = self._heads(features)
-        edge_step = self._edge_steps(edge_attr, x.shape[0])
+        edge_step = self._edge_steps(edge_attr, lead)
         y = self._mix(topology, self._steps(steps), edge_step, node_mask, V, B, C)
         y = head_rms_norm(y, V, self.D, z if z.shape[-1] else None, self.norm.weight)
         return self._projected(y).reshape(*lead, topology.num_nodes, self.dim)
@@ -192,7 +192,7 @@ class Chimera(nn.Module):
         steps = self._steps(self.in_proj(x).split(self.splits, dim=-1)[2])
         unit = torch.zeros(1, topology.num_nodes, len(nodes), dtype=steps.dtype, device=x.device)
         unit[0, nodes, range(len(nodes))] = 1
-        terms = self.kind.terms(topology, steps, self._edge_steps(edge_attr, x.shape[0]), node_mask)
+        terms = self.kind.terms(topology, steps, self._edge_steps(edge_attr, lead), node_mask)
         solved = [solve(t.flip(), a.weight, unit.expand(self.num_heads, -1, -1), self.solver) for t, a in terms]
         heard = [s * (a.scale != 0).unsqueeze(-1) for s, (_, a) in zip(solved, terms, strict=True)]
         rows = torch.stack(heard).sum(0).mT.reshape(*lead, self.num_heads, len(nodes), topology.num_nodes)
@@ -201,6 +201,8 @@ class Chimera(nn.Module):
     def step(self, x: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
         """The recurrent form on a directed line: one node in, one node out; equal to `forward`.
 
+        Mixers with ``edge_dim`` and those that approximate have none.
+
         Args:
             x: features of the next node, ``[..., dim]``.
             state: as returned for the node before; ``None`` at the first.
@@ -208,11 +210,7 @@ class Chimera(nn.Module):
         Returns:
             Features ``[..., dim]``, and the state for the next node.
         """
-        if not self.kind.streams:
-            raise ValueError(
-                f"only causal mixers have a recurrent form: OnLine, OnDAG and OnGraph on a directed line; this one is "
-                f"{type(self.kind).__name__}, whose nodes also hear from those that come later"
-            )
+        self._check_streams()
         lead, x = x.shape[:-1], x.reshape(-1, self.dim)
         z, features, steps = self.in_proj(x).split(self.splits, dim=-1)
         steps = self._steps(steps.unsqueeze(1)).squeeze(-1)
@@ -256,13 +254,14 @@ class Chimera(nn.Module):
         steps = steps.unflatten(-1, self.step_bias.shape).movedim(1, 3)
         return F.softplus(steps.to(_at_least_float32(steps)) + self.step_bias.unsqueeze(-1))
 
-    def _edge_steps(self, edge_attr: Tensor | None, batch: int) -> Tensor | None:
+    def _edge_steps(self, edge_attr: Tensor | None, lead: tuple[int, ...]) -> Tensor | None:
+        """Step sizes of edges, ``[Z, H, E]``."""
         if self.edge_proj is None or self.edge_bias is None or edge_attr is None:
             return None
-        lead = math.prod(edge_attr.shape[:-2])  # −1 would be ambiguous where there are no edges
-        steps = self.edge_proj(edge_attr.reshape(lead, *edge_attr.shape[-2:])).mT
+        steps = self.edge_proj(edge_attr).mT
         steps = F.softplus(steps.to(_at_least_float32(steps)) + self.edge_bias.unsqueeze(-1))
-        return steps.expand(batch, -1, -1)
+        steps = steps.expand(*lead, -1, -1)
+        return steps.reshape(math.prod(lead), *steps.shape[-2:])  # −1 would be ambiguous where there are no edges
 
     def _mix(
         self,
@@ -303,14 +302,16 @@ class Chimera(nn.Module):
                 f"x must have shape [..., {topology.num_nodes}, {self.dim}], a row for each node of {topology!r}, "
                 f"found {list(x.shape)}"
             )
-        if node_mask is not None and (node_mask.dtype != torch.bool or node_mask.shape[-1] != topology.num_nodes):
-            raise ValueError(
-                f"node_mask must be boolean, [..., {topology.num_nodes}], True where there is a node, "
-                f"found {node_mask.dtype}, {list(node_mask.shape)}"
-            )
-        self._check_edges(topology, edge_attr)
+        if node_mask is not None:
+            if node_mask.dtype != torch.bool or node_mask.shape[-1:] != (topology.num_nodes,):
+                raise ValueError(
+                    f"node_mask must be boolean, [..., {topology.num_nodes}], True where there is a node, "
+                    f"found {node_mask.dtype}, {list(node_mask.shape)}"
+                )
+            _check_lead("node_mask", node_mask.shape[:-1], x.shape[:-2])
+        self._check_edges(x, topology, edge_attr)
 
-    def _check_edges(self, topology: Topology, edge_attr: Tensor | None) -> None:
+    def _check_edges(self, x: Tensor, topology: Topology, edge_attr: Tensor | None) -> None:
         if (edge_attr is None) != (self.edge_proj is None):
             raise ValueError(
                 "edge_attr is needed by a mixer with edge_dim, and only by such a one; "
@@ -326,6 +327,34 @@ class Chimera(nn.Module):
             raise ValueError(
                 f"edge_attr must have shape [..., {expected[0]}, {expected[1]}], found {list(edge_attr.shape)}"
             )
+        _check_lead("edge_attr", edge_attr.shape[:-2], x.shape[:-2])
+
+    def _check_streams(self) -> None:
+        if not self.kind.streams:
+            raise ValueError(
+                f"only causal mixers have a recurrent form: OnLine, OnDAG and OnGraph on a directed line; this one is "
+                f"{type(self.kind).__name__}, whose nodes also hear from those that come later"
+            )
+        if self.edge_proj is not None:
+            raise ValueError(
+                "the recurrent form knows no features of edges, and this mixer has "
+                f"edge_dim={self.edge_proj.in_features}; call it on the whole line, or build it without edge_dim"
+            )
+        if isinstance(self.solver, Neumann):
+            raise ValueError(
+                f"the recurrent form is exact, and this mixer approximates by {self.solver}; "
+                "call it on the whole line, or build it without a solver"
+            )
+
+
+def _check_lead(name: str, found: Sequence[int], lead: Sequence[int]) -> None:
+    """Refuse leading dimensions that do not broadcast to those of ``x``."""
+    pairs = zip(reversed(found), reversed(lead), strict=False)
+    if len(found) > len(lead) or any(n not in (1, m) for n, m in pairs):
+        raise ValueError(
+            f"the leading dimensions of {name} must broadcast to those of x, {list(lead)}, found {list(found)}; "
+            f"reshape {name} as x is, with 1 where it is the same for all"
+        )
 
 
 def _at_least_float32(x: Tensor) -> torch.dtype:

@@ -38,22 +38,33 @@ class Wiring:
         total = edge_attr.new_zeros(self.topology.num_edges, *edge_attr.shape[1:]).index_add(0, self.edge, edge_attr)
         return total / count.view(-1, *[1] * (edge_attr.dim() - 1))
 
-    def fits(self, edge_index: Tensor, num_nodes: int) -> bool:
-        """Whether it is the wiring of these edges, in this order."""
+    def fits(self, edge_index: Tensor, num_nodes: int, batch: Tensor | None = None) -> bool:
+        """Whether it is the wiring of these edges, in this order, and of these graphs."""
+        if self.topology.num_nodes != num_nodes or not self._has_graphs(batch):
+            return False
         edges = self.topology.edge_index
         edges = edges if self.edge is None else edges[:, self.edge]
-        return self.topology.num_nodes == num_nodes and torch.equal(edges, edge_index.as_subclass(Tensor).long())
+        return torch.equal(edges, edge_index.as_subclass(Tensor).long())
+
+    def _has_graphs(self, batch: Tensor | None) -> bool:
+        """Whether its parts are the graphs of ``batch``, of which those without nodes do not count."""
+        if batch is None:
+            return self.topology.num_parts == 1
+        sizes = torch.unique_consecutive(batch.as_subclass(Tensor), return_counts=True)[1]
+        return np.array_equal(self.topology.part_sizes, sizes.cpu().numpy())
 
     def to(self, device: torch.device | str) -> Wiring:
         """The same with its tensors on ``device``."""
         return Wiring(self.topology.to(device), None if self.edge is None else self.edge.to(device))
 
 
+@torch.compiler.disable
 def wire(edge_index: Tensor, num_nodes: int, batch: Tensor | None = None) -> Wiring:
     """The topology of edges as PyG has them.
 
     Graphs are known by their content: the same graph, in whatever batch and epoch, is the same object with all that was
-    found out about it. The last batches are kept whole, so that the layers of a model share one.
+    found out about it. The last batches are kept whole, so that the layers of a model share one. A compiled function
+    breaks here: the topology, a constant of what follows, depends on values.
 
     Args:
         edge_index: ``[2, E]``, row 0 the source and row 1 the target of each edge; duplicates are merged.
@@ -120,8 +131,10 @@ def _wired(num_nodes: int, edges: bytes, batch: bytes | None) -> Wiring:
     ]
     topology = graphs[0] if batch is None else Batch(tuple(graphs))
     number = topology.find_edges(source, target)
-    same = first.size == source.size and np.array_equal(number, np.arange(source.size))
-    return Wiring(topology, None if same else torch.from_numpy(number))
+    if first.size == source.size and np.array_equal(number, np.arange(source.size)):
+        return Wiring(topology)
+    with torch.inference_mode(False):  # it may be used for training next
+        return Wiring(topology, torch.from_numpy(number))
 
 
 def _check(source: Array, target: Array, part: Array) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from chimera_ssm.data.molecules import feature_values, molecule_graph
+from chimera_ssm.data.molecules import CLASSES, LABELS, feature_values, molecule_graph
 from chimera_ssm.show.layout import place
 from chimera_ssm.show.loading import Trained
 from chimera_ssm.show.view import Scene
@@ -38,13 +38,19 @@ def _of_smiles(smiles: str) -> dict[str, Any]:
 
 
 def _verdict(model: Any, inputs: dict[str, Any]) -> str:
-    with torch.no_grad():
-        logits = model(**inputs).logits
+    """The most probable classes, the labels' probabilities, or the values of a regression: the first five."""
     if model.config.level != "graph":
         return ""
-    values = logits[0].sigmoid() if model.config.problem_type == "multi_label_classification" else logits[0]
-    shown = ", ".join(f"{float(v):.3g}" for v in values[:5])
-    return f"predicted: {shown}{', …' if len(values) > 5 else ''}"
+    with torch.no_grad():
+        logits = model(**inputs).logits[0]
+    problem = model.config.problem_type
+    if problem == CLASSES:
+        chances, classes = logits.softmax(0).sort(descending=True)
+        words = [f"class {k} ({p:.2f})" for k, p in zip(classes.tolist(), chances.tolist(), strict=True)]
+    else:
+        words = [f"{v:.3g}" for v in (logits.sigmoid() if problem == LABELS else logits).tolist()]
+    shown = ", ".join(words[:5] + ["…"] * (len(words) > 5))
+    return f"{'probabilities' if problem == LABELS else 'predicted'}: {shown}"
 
 
 def draw_molecule(x: Array, edges: Array, bonds: Array) -> tuple[list[str], dict[str, Any]]:

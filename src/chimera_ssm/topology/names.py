@@ -52,8 +52,10 @@ def _dtype(num_nodes: int) -> str:
 
 
 def remember(name: str, topology: Topology) -> None:
-    """Let `topology_of` find this topology while it lives; the first of several equal ones stays."""
-    _living.setdefault(name, topology)
+    """Let `topology_of` find this topology while it lives; the first of several equal ones stays with the others."""
+    first = _living.setdefault(name, topology)
+    if first is not topology:
+        topology._kept["first", name] = first
 
 
 def topology_of(name: str) -> Topology:

@@ -118,8 +118,9 @@ class ChimeraGraphModel(ChimeraGraphPreTrainedModel):
         **kwargs: Any,
     ) -> GraphOutput:
         """Features of the nodes; arguments as for `ChimeraForGraphs`."""
-        if edge_index is None:
-            x, edge_index, edge_attr, batch, positions, wiring = _fields(x, self.config, positions)
+        x, edge_index, edge_attr, batch, positions, wiring = _inputs(
+            self.config, x, edge_index, edge_attr, batch, positions, wiring
+        )
         self._check(x, edge_index, edge_attr, positions)
         edge = None if self.edge_encoder is None else self.edge_encoder(edge_attr)
         h = self.node_encoder(x)
@@ -179,7 +180,8 @@ class ChimeraForGraphs(ChimeraGraphPreTrainedModel):
         """Predictions, and the loss if there are labels.
 
         Args:
-            x: features of the nodes; or a ``Data`` or ``Batch`` with everything up to ``batch``, and ``positions``.
+            x: features of the nodes; or a ``Data`` or ``Batch`` with everything up to ``batch``, and ``positions``, of
+                which those are taken that are not given beside it.
             edge_index: row 0 the source and row 1 the target of each edge.
             edge_attr: features of the edges.
             batch: graph that each node belongs to; one graph if omitted.
@@ -189,9 +191,11 @@ class ChimeraForGraphs(ChimeraGraphPreTrainedModel):
             batch_size: number of graphs; found from ``batch`` if omitted.
             kwargs: ``return_dict``.
         """
-        if edge_index is None:
-            batch_size = getattr(x, "num_graphs", None) if batch_size is None else batch_size
-            x, edge_index, edge_attr, batch, positions, wiring = _fields(x, self.config, positions)
+        if batch is None and batch_size is None:
+            batch_size = getattr(x, "num_graphs", None)
+        x, edge_index, edge_attr, batch, positions, wiring = _inputs(
+            self.config, x, edge_index, edge_attr, batch, positions, wiring
+        )
         nodes = self.chimera(x, edge_index, edge_attr, batch, positions, wiring, return_dict=True).last_hidden_state
         features = _means(nodes, batch, batch_size) if self.config.level == "graph" else nodes
         logits = self.head(features)
@@ -217,9 +221,13 @@ def _means(nodes: Tensor, batch: Tensor | None, batch_size: int | None) -> Tenso
     """The mean of each graph's nodes, ``[B, hidden_size]``; zero for a graph without nodes."""
     if batch is None:
         return nodes.mean(0, keepdim=True)
-    size = int(batch.max()) + 1 if batch_size is None else batch_size
-    count = torch.bincount(batch, minlength=size).clamp(min=1)
-    return nodes.new_zeros(size, nodes.shape[1]).index_add(0, batch, nodes) / count.unsqueeze(1)
+    count = torch.bincount(batch, minlength=batch_size or 0)
+    if batch_size is not None and len(count) > batch_size:
+        raise ValueError(
+            f"batch_size must be at least {len(count)}, as batch numbers graphs from 0 to {len(count) - 1}, "
+            f"found {batch_size}; leave it out to have it found"
+        )
+    return nodes.new_zeros(len(count), nodes.shape[1]).index_add(0, batch, nodes) / count.clamp(min=1).unsqueeze(1)
 
 
 def _check_classes(logits: Tensor, labels: Tensor) -> None:
@@ -236,24 +244,40 @@ def _check_classes(logits: Tensor, labels: Tensor) -> None:
         )
 
 
-def _fields(data: Any, config: Any, positions: Tensor | None) -> tuple[Any, ...]:
-    """Of PyG's ``Data`` or ``Batch``, as the first arguments of `ChimeraGraphModel`."""
-    if not hasattr(data, "edge_index"):
+def _inputs(
+    config: Any,
+    x: Any,
+    edge_index: Tensor | None,
+    edge_attr: Tensor | None,
+    batch: Tensor | None,
+    positions: Tensor | None,
+    wiring: Wiring | None,
+) -> tuple[Any, ...]:
+    """These arguments; where ``x`` is PyG's ``Data`` or ``Batch``, what is not given is taken from it."""
+    data = x
+    if hasattr(data, "edge_index"):
+        x = data.x
+        edge_index = data.edge_index if edge_index is None else edge_index
+        edge_attr = data.edge_attr if edge_attr is None else edge_attr
+        batch = getattr(data, "batch", None) if batch is None else batch
+        if positions is None and config.position_features:
+            positions = getattr(data, "positions", None)
+        wiring = _kept_wiring(data, edge_index, batch) if wiring is None else wiring
+    if edge_index is None:
         raise ValueError(
             f"edge_index is missing: expected x and edge_index, or PyG's Data, found {type(data).__name__}"
         )
-    if positions is None and config.position_features:
-        positions = getattr(data, "positions", None)
-    return data.x, data.edge_index, data.edge_attr, getattr(data, "batch", None), positions, _kept_wiring(data)
+    return x, edge_index, edge_attr, batch, positions, wiring
 
 
-def _kept_wiring(data: Any) -> Wiring | None:
-    """What `KeepPlan` found, if edges and nodes are still those that it saw."""
+@torch.compiler.disable  # as `wire`: it depends on values
+def _kept_wiring(data: Any, edge_index: Tensor | None, batch: Tensor | None) -> Wiring | None:
+    """What `KeepPlan` found, if it saw these nodes, edges and graphs."""
     wiring = getattr(data, "wiring", None)
     if isinstance(wiring, list):  # a batch has those of its graphs; one without nodes has nothing
         known = [w for w in wiring if w]
         wiring = join(known) if known else None
-    if not wiring:
+    if not wiring or edge_index is None:
         return None
-    wiring = wiring.to(data.edge_index.device)
-    return wiring if wiring.fits(data.edge_index, len(data.x)) else None
+    wiring = wiring.to(edge_index.device)
+    return wiring if wiring.fits(edge_index, len(data.x), batch) else None
