@@ -73,6 +73,15 @@ def test_activated_window(topology, width, causal, channels, monkeypatch):
         torch.testing.assert_close(found, expected)
 
 
+@WINDOWS
+def test_second_derivatives_of_an_activated_window(topology, width, causal):
+    conv = chimera.WindowConv(16, width, len(shape_of(topology)), causal).double()
+    x = torch.randn(2, topology.num_nodes, 16, dtype=torch.float64, requires_grad=True)
+
+    leaves = x, conv.weight, conv.bias  # gradgradcheck changes these in place
+    assert torch.autograd.gradgradcheck(lambda x, *_: conv.activated(x, topology), leaves, fast_mode=True)
+
+
 @pytest.mark.parametrize("name", ["dag 63", "directed graph with loops", "graphs", "no edges"])
 def test_neighbours(name):
     topology = zoo.ZOO[name]

@@ -1,7 +1,10 @@
 """The norm against PyTorch's, values and gradients."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
+from torch.autograd import gradgradcheck
 from torch.nn import functional as F
 
 from chimera_ssm.nn.norm import RMSNorm, gated_rms_norm, head_rms_norm
@@ -63,6 +66,20 @@ def test_heads(shape, dtype, gated):
     for a, b, c in zip(found, again, expected, strict=True):
         torch.testing.assert_close(a, c.to(dtype), **near)
         torch.testing.assert_close(b, c.to(dtype), **near)
+
+
+@pytest.mark.parametrize("engine", [nullcontext, plain_pytorch])
+@pytest.mark.parametrize("gated", [True, False])
+@pytest.mark.parametrize("width", [5, 16])
+def test_second_derivatives(width, gated, engine):
+    x, gate, weight = inputs((2, width))
+    gates = (gate,) if gated else ()
+    with engine():
+        assert gradgradcheck(lambda x, w, g=None: gated_rms_norm(x, g, w), (x, weight, *gates), fast_mode=True)
+        V, skip = (torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((1, 2, 3, width), (2,)))
+        y, gate, weight = inputs((1, 3, 2 * width))
+        arguments = y.detach().view(1, 2, 3, width).requires_grad_(), V, skip, weight, *((gate,) if gated else ())
+        assert gradgradcheck(lambda x, V, s, w, g=None: head_rms_norm(x, V, s, g, w), arguments, fast_mode=True)
 
 
 def test_strided_inputs_and_gradients():

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from chimera_ssm.nn import kernels
-from chimera_ssm.solvers.compiled.common import arrays_of, empty, flatten
+from chimera_ssm.solvers.compiled.common import arrays_of, empty, flatten, keep, twice
 from chimera_ssm.topology import Topology
 
 _CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -98,10 +98,7 @@ class WindowConv(LocalConv):
 
     def _gather(self, x: Tensor, topology: Topology) -> Tensor:
         table = topology.found(window_table, self.width, self.num_axes, self.causal, x.device)
-        padded, y = F.pad(x, (0, 0, 0, 1)), self.bias.to(x.dtype)
-        for nodes, weight in zip(table, self.weight.flatten(1).t(), strict=True):
-            y = y + weight.to(x.dtype) * padded.index_select(1, nodes)
-        return y
+        return _gather(x, self.weight.flatten(1).t().to(x.dtype), self.bias.to(x.dtype), table)
 
 
 def _half_on_cpu(x: Tensor) -> bool:
@@ -115,6 +112,18 @@ def _in_float32(convolve: Callable[[Tensor, Topology], Tensor], x: Tensor, topol
         return convolve(x.float(), topology).to(x.dtype)
 
 
+def _gather(x: Tensor, weight: Tensor, bias: Tensor, table: Tensor) -> Tensor:
+    """``bias + Σ_o weight_o ⊙ x_{table[o, t]}``, ``weight [taps, D]``."""
+    padded, y = F.pad(x, (0, 0, 0, 1)), bias
+    for nodes, tap in zip(table, weight, strict=True):
+        y = y + tap * padded.index_select(1, nodes)
+    return y
+
+
+def _plain(x: Tensor, weight: Tensor, bias: Tensor, table: Tensor) -> Tensor:
+    return F.silu(_gather(x, weight, bias, table))
+
+
 class _ActivatedWindow(torch.autograd.Function):
     """``silu(bias + Σ_o weight_o ⊙ x_{table[o, t]})`` in one pass, ``weight [taps, D]``; only the inputs are kept."""
 
@@ -123,7 +132,7 @@ class _ActivatedWindow(torch.autograd.Function):
         from chimera_ssm.nn.kernels import conv
         from chimera_ssm.solvers.kernels import pool
 
-        ctx.save_for_backward(x, weight, bias, table)
+        keep(ctx, (x, weight, bias, table))
         y, (memory, strides) = empty(*x.shape, like=x), flatten(x.detach())
         work = y.numel() * len(table)
         blocks, size = _blocks(x.shape[2], work)
@@ -132,7 +141,7 @@ class _ActivatedWindow(torch.autograd.Function):
         return y
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @twice(_plain)
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         from chimera_ssm.nn.kernels import conv
         from chimera_ssm.solvers.kernels import pool

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from chimera_ssm.nn import kernels
-from chimera_ssm.solvers.compiled.common import arrays_of, empty, flatten
+from chimera_ssm.solvers.compiled.common import arrays_of, empty, flatten, keep, twice
 
 #: Added to the mean square, so that rows of zeros stay finite.
 EPS = 1e-5
@@ -71,6 +71,16 @@ def _by_kernel(x: Tensor, gate: Tensor | None, weight: Tensor) -> bool:
     return x.numel() > 0 and x.shape[-1] % 16 == 0 and kernels.usable(x, gate, weight)
 
 
+def _plain(x: Tensor, gate: Tensor | None, weight: Tensor) -> Tensor:
+    u = x if gate is None else x * F.silu(gate)
+    return weight * u * (u.square().mean(-1, keepdim=True) + EPS).rsqrt()
+
+
+def _plain_heads(x: Tensor, V: Tensor | None, skip: Tensor | None, gate: Tensor | None, weight: Tensor) -> Tensor:
+    x = x if V is None or skip is None else x + skip[:, None, None] * V
+    return _plain(x.transpose(1, 2).flatten(2), gate, weight)
+
+
 class _HeadNorm(torch.autograd.Function):
     """`head_rms_norm` in one pass; only the inputs are kept. Without skip, V is ``None``, too."""
 
@@ -83,13 +93,13 @@ class _HeadNorm(torch.autograd.Function):
 
         Z, H, T, P = x.shape
         y, rate = empty(Z, T, H * P, like=x), empty(Z, T, like=x)
-        ctx.save_for_backward(x, V, skip, gate, weight, rate)
+        keep(ctx, (x, V, skip, gate, weight), rate)
         pool.run(norm.forward, norm.TASKS, *_arrays(x, V, skip, gate, weight), EPS, *arrays_of(y.view(-1), rate),
                  work=8 * y.numel())  # fmt: skip
         return y
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @twice(_plain_heads)
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         from chimera_ssm.nn.kernels import norm
         from chimera_ssm.solvers.kernels import pool
@@ -120,11 +130,11 @@ class _GatedRMSNorm(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, gate: Tensor | None, weight: Tensor) -> Tensor:
         u = x if gate is None else F.silu(gate).mul_(x)
         rate = (torch.linalg.vector_norm(u, dim=-1, keepdim=True).square_() / u.shape[-1] + EPS).rsqrt_()
-        ctx.save_for_backward(x, gate, weight, rate)
+        keep(ctx, (x, gate, weight), rate)
         return (u * rate).mul_(weight)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @twice(_plain)
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         x, gate, weight, rate = ctx.saved_tensors
         (g,), opened = grads, None if gate is None else F.silu(gate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isqrt
 from typing import Any
@@ -13,6 +14,7 @@ from torch import Tensor
 from chimera_ssm.solvers import compiled
 from chimera_ssm.solvers.base import Resolvent, Solver, edge_products
 from chimera_ssm.solvers.blocks import dense_blocks, join, split
+from chimera_ssm.solvers.compiled.common import keep, twice
 from chimera_ssm.topology import Topology
 
 #: How many multiplications of a matrix product cost as much as one of a sparse product: of the kernel, of PyTorch.
@@ -132,6 +134,14 @@ def power_series(A: Tensor, power: int) -> Tensor:
     return series
 
 
+def iterate(weight: Tensor, rhs: Tensor, topology: Topology, powers: Sequence[int]) -> Tensor:
+    """``Σ_{k≤n} Aᵏ rhs`` as below, with every iterate kept: for derivatives of any order."""
+    x, steps = rhs, _Steps(topology, weight, powers)
+    for k in range(steps.count):
+        x = rhs + spread(topology, steps.masked(weight, k), x)
+    return x
+
+
 class _Truncated(torch.autograd.Function):
     """x_k = b + A x_{k−1}, x_0 = b; adjoint λ_n = g, λ_{k−1} = Aᵀ λ_k, ∂A_ij = Σ_k λ_{k,i} x_{k−1,j}, ∂b = Σ_k λ_k.
 
@@ -141,20 +151,19 @@ class _Truncated(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, rhs: Tensor, topology: Topology, powers: tuple[int, ...]) -> Tensor:
-        x, rhs, kept, steps = rhs, rhs.contiguous(), [], _Steps(topology, weight, powers)
+        x, b, kept, steps = rhs, rhs.contiguous(), [], _Steps(topology, weight, powers)
         for k in range(steps.count):
             if k % steps.stride == 0:
                 kept.append(x)
-            x = rhs + spread(topology, steps.masked(weight, k), x)
-        ctx.save_for_backward(weight, rhs, *kept)
-        ctx.topology, ctx.steps = topology, steps
+            x = b + spread(topology, steps.masked(weight, k), x)
+        keep(ctx, (weight, rhs, topology, powers), *kept)
+        ctx.steps = steps
         return x.clone()
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @twice(iterate)
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        weight, rhs, *kept = ctx.saved_tensors
-        topology, steps = ctx.topology, ctx.steps
+        (weight, rhs, _, _, *kept), topology, steps = ctx.saved_tensors, ctx.others[2], ctx.steps
         flipped = topology.once("flipped", topology.flip)
         on_edges, total, adjoint = torch.zeros_like(weight), grad.clone(), grad
         for first in reversed(range(0, steps.count, steps.stride)):
@@ -171,7 +180,7 @@ class _Truncated(torch.autograd.Function):
 class _Steps:
     """The iterations of a series, and which edges take part in each."""
 
-    def __init__(self, topology: Topology, weight: Tensor, powers: tuple[int, ...]):
+    def __init__(self, topology: Topology, weight: Tensor, powers: Sequence[int]):
         self.count = max(powers)
         self.stride = isqrt(self.count) + 1
         self.first = None  # iteration with which each edge begins; None: all with the first

@@ -8,7 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chimera_ssm.solvers.compiled.common import arrays_of, empty, flatten, padded, quarters, values_wanted
+from chimera_ssm.solvers.compiled.common import (
+    arrays_of,
+    empty,
+    flatten,
+    keep,
+    padded,
+    quarters,
+    terms_of,
+    twice,
+    values_wanted,
+)
 from chimera_ssm.topology import Topology
 
 if TYPE_CHECKING:
@@ -35,13 +45,24 @@ def mix_by_chunks(topologies: list[Topology], weights: list[Tensor], Cs: list[Te
     return _ChunkMix.apply(V, topologies, heard_once, *(w.flatten(0, 1) for w in weights), *scales, *Cs, *Bs)
 
 
+def _plain(V: Tensor, topologies: list[Topology], heard_once: bool, *tensors: Tensor) -> Tensor:
+    from chimera_ssm.solvers.forms import mix_by_states
+
+    y, (_, scales, Cs, Bs) = mix_by_states(terms_of(topologies, V, tensors), V), quarters(tensors)
+    again = zip(scales[1:], Cs[1:], Bs[1:], strict=True) if heard_once else ()
+    for scale, C, B in again:
+        own = scale * (C * B).sum(-1).repeat_interleave(V.shape[1] // C.shape[1], dim=1)
+        y = y - own.unsqueeze(-1) * V
+    return y
+
+
 class _ChunkMix(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, V: Tensor, topologies: list[Topology], heard_once: bool, *tensors: Tensor) -> Tensor:
         from chimera_ssm.solvers.kernels import chunks, pool
 
-        ctx.save_for_backward(V, *tensors)
-        ctx.topologies, ctx.strict = topologies, [heard_once and d > 0 for d in range(len(topologies))]
+        keep(ctx, (V, topologies, heard_once, *tensors))
+        ctx.strict = [heard_once and d > 0 for d in range(len(topologies))]
         if not values_wanted():
             return torch.empty_like(V)
         v = _channels(V.detach())
@@ -54,14 +75,14 @@ class _ChunkMix(torch.autograd.Function):
         return y[..., : V.shape[3]]
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @twice(_plain)
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         from chimera_ssm.solvers.kernels import pool
 
-        V, *tensors = ctx.saved_tensors
+        (V, _, _, *tensors), topologies = ctx.saved_tensors, ctx.others[1]
         v, g = _channels(V), _channels(grads[0])
         dv, ranges = _like(v), min(pool.threads_for(_work(v, tensors[-1])), _tasks(v))
-        several = list(zip(ctx.topologies, ctx.strict, *quarters(tuple(tensors)), strict=True))
+        several = list(zip(topologies, ctx.strict, *quarters(tuple(tensors)), strict=True))
         # Of long lines, each has sums that had better not exist all at once.
         at_once = len(several) if v.shape[2] <= _AT_ONCE else 1
         gradients: list[tuple[Tensor, ...]] = []

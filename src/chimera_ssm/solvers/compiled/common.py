@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache
+from functools import lru_cache, wraps
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from torch.nn.functional import pad
 from chimera_ssm.topology import Topology
 
 if TYPE_CHECKING:
+    from chimera_ssm.solvers.forms import Term
     from chimera_ssm.solvers.kernels.plan import SweepPlan
 
 _log = logging.getLogger("chimera_ssm")
@@ -51,6 +52,61 @@ def usable(*tensors: Tensor | None) -> bool:
         and all(x is None or (x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)) for x in tensors)
         and _numba_is_there()
     )
+
+
+def keep(ctx: Any, arguments: Sequence[Any], *more: Tensor) -> None:
+    """Keep all arguments of a function for its backward pass, see `twice`; ``more`` tensors are for the kernels.
+
+    ``ctx.saved_tensors`` has an entry for each argument, ``None`` where that is no tensor, and then ``more``.
+    """
+    ctx.others = [None if isinstance(x, Tensor) else x for x in arguments]
+    ctx.save_for_backward(*[x if isinstance(x, Tensor) else None for x in arguments], *more)
+
+
+def twice(plain: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Let a backward pass that autograd cannot see into be differentiated again.
+
+    Second derivatives are rare: if they may be wanted, the forward pass is done again by PyTorch and differentiated
+    there. The arguments have to be kept by `keep`.
+
+    Args:
+        plain: the forward pass in operations of PyTorch, with the same arguments.
+    """
+
+    def decorate(backward: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(backward)
+        def run(ctx: Any, *grads: Tensor) -> Any:
+            return _plain_backward(plain, ctx, grads) if torch.is_grad_enabled() else backward(ctx, *grads)
+
+        return run
+
+    return decorate
+
+
+def _plain_backward(plain: Callable[..., Any], ctx: Any, grads: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
+    saved = ctx.saved_tensors  # before plain PyTorch: what is checkpointed is computed again by the same kernels
+    # A view of each, so that a tensor that is given twice has a gradient for either place.
+    pairs = zip(ctx.others, saved, strict=False)
+    arguments = [other if x is None else x.view_as(x) for other, x in pairs]
+    wanted = [x for x, needed in zip(arguments, ctx.needs_input_grad, strict=True) if needed]
+    with plain_pytorch(), torch.autocast(grads[0].device.type, enabled=False):
+        results = plain(*arguments)
+        results = [results] if isinstance(results, Tensor) else results
+        dependent = [(y, g) for y, g in zip(results, grads, strict=True) if y.requires_grad]
+        of, along = [y for y, _ in dependent], [g for _, g in dependent]
+        found = iter(torch.autograd.grad(of, wanted, along, create_graph=True, allow_unused=True))
+    return tuple(next(found) if needed else None for needed in ctx.needs_input_grad)
+
+
+def terms_of(topologies: Sequence[Topology], V: Tensor, tensors: tuple[Tensor, ...]) -> list[Term]:
+    """Terms of a mix on acyclic topologies: what a kernel was given, for `chimera_ssm.solvers.forms`."""
+    from chimera_ssm.solvers.forms import Term
+    from chimera_ssm.solvers.sweep import Sweep
+
+    return [
+        Term(Sweep(), topology, w.reshape(*V.shape[:2], w.shape[-1]), C, B, scale)
+        for topology, w, scale, C, B in zip(topologies, *quarters(tensors), strict=True)
+    ]
 
 
 def quarters(tensors: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from chimera_ssm.solvers.compiled.common import arrays_of, empty, flatten, values_wanted
+from chimera_ssm.solvers.compiled.common import arrays_of, empty, flatten, keep, twice, values_wanted
 from chimera_ssm.topology import Topology
+
+if TYPE_CHECKING:
+    from chimera_ssm.solvers.forms import Term
 
 #: Numbers of a block of columns: half of a second-level cache of half a megabyte in float32.
 _BLOCK = 1 << 16
@@ -82,6 +84,20 @@ def lu_mix_mask(topology: Topology, weight: Tensor, C: Tensor, B: Tensor, V: Ten
     return _MixMask.apply(topology, weight, C, B, V)
 
 
+def eliminated(topology: Topology, weight: Tensor, C: Tensor, B: Tensor, V: Tensor) -> list[Term]:
+    """The same mix for `chimera_ssm.solvers.forms`."""
+    from chimera_ssm.solvers.elimination import Elimination
+    from chimera_ssm.solvers.forms import Term
+
+    return [Term(Elimination(), topology, weight.unflatten(0, V.shape[:2]), C, B, None)]
+
+
+def _plain(*arguments: Any) -> Tensor:
+    from chimera_ssm.solvers.forms import mix_by_mask
+
+    return mix_by_mask(eliminated(*arguments), arguments[-1])
+
+
 class _MixMask(torch.autograd.Function):
     """The mix by masks; for the backward pass only the inputs and the factors are kept."""
 
@@ -90,10 +106,9 @@ class _MixMask(torch.autograd.Function):
         from chimera_ssm.solvers.kernels.lu_masks import masks_forward
         from chimera_ssm.solvers.kernels.pool import run
 
-        factors = CompiledLDU(topology, weight.detach())
+        keep(ctx, (topology, weight, C, B, V))
+        ctx.factors = factors = CompiledLDU(topology, weight.detach())
         C, B, V = (x.detach().contiguous() for x in (C, B, V))
-        ctx.save_for_backward(C, B, V)
-        ctx.topology, ctx.factors = topology, factors
         if not values_wanted():
             return torch.empty_like(V)
         slots, width = _division(topology, C.shape[0] * C.shape[1])
@@ -105,13 +120,13 @@ class _MixMask(torch.autograd.Function):
         return y.sum(0) if slots > 1 else y[0]
 
     @staticmethod
-    @once_differentiable
+    @twice(_plain)
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         from chimera_ssm.solvers.kernels.lu_masks import masks_backward
         from chimera_ssm.solvers.kernels.pool import run
 
-        (grad,), (C, B, V) = grads, ctx.saved_tensors
-        topology, factors = ctx.topology, ctx.factors
+        (grad,), topology, factors = grads, ctx.others[0], ctx.factors
+        C, B, V = (x.contiguous() for x in ctx.saved_tensors[2:])
         slots, width = _division(topology, C.shape[0] * C.shape[1])
         (Z, G, T, N), (H, P) = C.shape, (V.shape[1], V.shape[3])
         dweight, dC = V.new_zeros(slots, Z * H, topology.num_edges), V.new_zeros(slots, Z, G, T, N)

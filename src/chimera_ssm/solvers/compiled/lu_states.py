@@ -6,16 +6,21 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from chimera_ssm.solvers.compiled.common import arrays_of, padded, values_wanted
-from chimera_ssm.solvers.compiled.lu import CompiledLDU
+from chimera_ssm.solvers.compiled.common import arrays_of, keep, padded, twice, values_wanted
+from chimera_ssm.solvers.compiled.lu import CompiledLDU, eliminated
 from chimera_ssm.topology import Topology
 
 
 def lu_mix_states(topology: Topology, weight: Tensor, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
     """``y = (L ⊙ C Bᵀ) V`` by states ``h = L (B ⊗ v)``; arguments as for `lu_mix_mask`."""
     return _MixStates.apply(topology, weight, C, B, V)
+
+
+def _plain(*arguments: Any) -> Tensor:
+    from chimera_ssm.solvers.forms import mix_by_states
+
+    return mix_by_states(eliminated(*arguments), arguments[-1])
 
 
 class _MixStates(torch.autograd.Function):
@@ -25,9 +30,8 @@ class _MixStates(torch.autograd.Function):
     def forward(ctx: Any, topology: Topology, weight: Tensor, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
         from chimera_ssm.solvers.kernels import lu_states, pool
 
-        factors = CompiledLDU(topology, weight.detach())
-        ctx.save_for_backward(C, B, V)
-        ctx.topology, ctx.factors = topology, factors
+        keep(ctx, (topology, weight, C, B, V))
+        ctx.factors = factors = CompiledLDU(topology, weight.detach())
         if not values_wanted():
             return torch.empty_like(V)
         b, c, v = (_by_rank(x, factors, size) for x, size in _sizes(B, C, V))
@@ -37,15 +41,15 @@ class _MixStates(torch.autograd.Function):
         return _by_node(y, factors, V.shape)
 
     @staticmethod
-    @once_differentiable
+    @twice(_plain)
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         from chimera_ssm.solvers.kernels import lu_states, pool
 
-        (C, B, V), factors = ctx.saved_tensors, ctx.factors
+        (_, weight, C, B, V), factors = ctx.saved_tensors, ctx.factors
         b, c, v, g = (_by_rank(x, factors, size) for x, size in _sizes(B, C, V, *grads))
         (heads, parts), work = v.shape[:2], _work(factors, b, v)
         ranges = min(pool.threads_for(work), heads * parts)
-        dweight = v.new_empty(parts, heads, ctx.topology.num_edges)
+        dweight = v.new_empty(parts, *weight.shape)
         db, dc, dv = v.new_zeros(ranges, *b.shape), v.new_zeros(ranges, *c.shape), torch.zeros_like(v)
         rows = tuple(arrays_of(factors.lower, factors.upper, *factors.transposed()))
         arrays = arrays_of(factors.inverse, b, c, v, g, dweight, db, dc, dv)

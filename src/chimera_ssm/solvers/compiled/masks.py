@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from chimera_ssm.solvers.blocks import join, split
-from chimera_ssm.solvers.compiled.common import flipped, joined_weights, plan_of, quarters, values_wanted
-from chimera_ssm.solvers.compiled.small import mix_small
+from chimera_ssm.solvers.compiled.common import flipped, joined_weights, keep, plan_of, quarters, twice, values_wanted
+from chimera_ssm.solvers.compiled.small import mix_small, plain_mix
 from chimera_ssm.topology import Topology
 
 #: Numbers of M that exist at once: enough to keep threads busy, few enough to stay in a cache.
@@ -82,16 +82,15 @@ def _forward(V: Tensor, layout: Layout, tensors: tuple[Tensor, ...], keep: bool)
 class _MaskMix(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, V: Tensor, layout: Layout, *tensors: Tensor) -> Tensor:
-        keep = layout.products_are_small and any(ctx.needs_input_grad)
-        y, kept = _forward(V, layout, tensors, keep) if values_wanted() else (torch.empty_like(V), [])
-        ctx.save_for_backward(V, *tensors, *kept)
-        ctx.layout = layout
+        small = layout.products_are_small and any(ctx.needs_input_grad)
+        y, products = _forward(V, layout, tensors, keep=small) if values_wanted() else (torch.empty_like(V), [])
+        keep(ctx, (V, layout, *tensors), *products)
         return y
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @twice(plain_mix)
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-        layout, (V, *saved) = ctx.layout, ctx.saved_tensors
+        layout, (V, _, *saved) = ctx.others[1], ctx.saved_tensors
         count = 4 * len(layout.topologies)
         inputs, kept = _Inputs(layout, *quarters(tuple(saved[:count]))), saved[count:]
         v, g = layout.rows(V), layout.rows(grads[0])

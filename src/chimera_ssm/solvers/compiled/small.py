@@ -11,7 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chimera_ssm.solvers.compiled.common import arrays_of, joined_weights, quarters, values_wanted
+from chimera_ssm.solvers.compiled.common import (
+    arrays_of,
+    joined_weights,
+    keep,
+    quarters,
+    terms_of,
+    twice,
+    values_wanted,
+)
 
 if TYPE_CHECKING:
     from chimera_ssm.solvers.compiled.masks import Layout
@@ -39,20 +47,28 @@ def _values(layout: Layout, arrays: list[np.ndarray]) -> Tensor:
     return torch.from_numpy(y)
 
 
+def plain_mix(V: Tensor, layout: Layout, *tensors: Tensor) -> Tensor:
+    """The same in PyTorch, of any layout."""
+    from chimera_ssm.solvers.forms import mix_by_mask
+
+    return mix_by_mask(terms_of(layout.topologies, V, tensors), V)
+
+
 class _SmallMix(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, V: Tensor, layout: Layout, *tensors: Tensor) -> Tensor:
-        ctx.layout, inputs = layout, (*_joined(layout, tensors), V)
-        ctx.save_for_backward(*inputs)
-        return _values(layout, arrays_of(*inputs)) if values_wanted() else torch.empty_like(V)
+        joined = _joined(layout, tensors)
+        keep(ctx, (V, layout, *tensors), *joined)
+        return _values(layout, arrays_of(*joined, V)) if values_wanted() else torch.empty_like(V)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @twice(plain_mix)
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         from chimera_ssm.solvers.kernels.denormals import without_denormals
         from chimera_ssm.solvers.kernels.small import small_backward
 
-        layout, D, inputs = ctx.layout, len(ctx.layout.topologies), arrays_of(*ctx.saved_tensors)
+        layout, (V, *_, weight, scale, C, B) = ctx.others[1], ctx.saved_tensors
+        D, inputs = len(layout.topologies), arrays_of(weight, scale, C, B, V)
         found, plans = [np.empty_like(x) for x in inputs], (layout.forward_plans, layout.backward_plans)
         without_denormals(small_backward, layout.share, *plans, *inputs, *arrays_of(*grads), *found)
         weight, scale, C, B, V = map(torch.from_numpy, found)

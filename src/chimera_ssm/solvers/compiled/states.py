@@ -9,7 +9,17 @@ import torch
 from torch import Tensor
 
 from chimera_ssm.solvers.compiled.chunks import mix_by_chunks
-from chimera_ssm.solvers.compiled.common import arrays_of, empty, padded, plan_of, quarters, values_wanted
+from chimera_ssm.solvers.compiled.common import (
+    arrays_of,
+    empty,
+    keep,
+    padded,
+    plan_of,
+    quarters,
+    terms_of,
+    twice,
+    values_wanted,
+)
 from chimera_ssm.topology import Topology
 
 if TYPE_CHECKING:
@@ -33,13 +43,18 @@ def mix_by_states(topologies: list[Topology], weights: list[Tensor], Cs: list[Te
     return _StateMix.apply(V, topologies, *(w.flatten(0, 1) for w in weights), *scales, *Cs, *Bs)
 
 
+def _plain(V: Tensor, topologies: list[Topology], *tensors: Tensor) -> Tensor:
+    from chimera_ssm.solvers import forms
+
+    return forms.mix_by_states(terms_of(topologies, V, tensors), V)
+
+
 class _StateMix(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, V: Tensor, topologies: list[Topology], *tensors: Tensor) -> Tensor:
         from chimera_ssm.solvers.kernels import pool, states
 
-        ctx.save_for_backward(V, *tensors)
-        ctx.topologies = topologies
+        keep(ctx, (V, topologies, *tensors))
         if not values_wanted():
             return torch.empty_like(V)
         v = padded(V.detach(), states.CHANNELS).flatten(0, 1)
@@ -57,15 +72,15 @@ class _StateMix(torch.autograd.Function):
         return y.view(*V.shape[:3], -1)[..., : V.shape[3]]
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @twice(_plain)
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         from chimera_ssm.solvers.kernels import pool, states
 
-        V, *tensors = ctx.saved_tensors
+        (V, _, *tensors), topologies = ctx.saved_tensors, ctx.others[1]
         v, g = (padded(x, states.CHANNELS).flatten(0, 1) for x in (V, grads[0]))
         dv, parts = empty(*v.shape, like=v), v.shape[2] // states.CHANNELS
-        ranges = min(pool.threads_for(_state_work(ctx.topologies[0], v, tensors[-1])), v.shape[0] * parts)
-        several = list(zip(ctx.topologies, *quarters(tuple(tensors)), strict=True))
+        ranges = min(pool.threads_for(_state_work(topologies[0], v, tensors[-1])), v.shape[0] * parts)
+        several = list(zip(topologies, *quarters(tuple(tensors)), strict=True))
         # Small topologies in one go; of large ones, each has sums that had better not exist all at once.
         at_once = len(several) if V.shape[2] <= _ONE_SEGMENT else 1
         gradients: list[tuple[Tensor, ...]] = []

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from chimera_ssm.solvers.compiled.common import arrays_of
+from chimera_ssm.solvers.compiled.common import arrays_of, keep, twice
 from chimera_ssm.topology.plans import PathPlan
 
 
@@ -16,28 +16,31 @@ def path_factors(plan: PathPlan, weight: Tensor) -> tuple[Tensor, Tensor, Tensor
     return _PathFactors.apply(plan, weight)
 
 
+def _plain(plan: PathPlan, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    from chimera_ssm.solvers import undirected_line
+
+    return undirected_line.path_factors(plan, weight)
+
+
 class _PathFactors(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, plan: PathPlan, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         from chimera_ssm.solvers.kernels import undirected_line
 
-        ctx.plan = plan
-        ctx.save_for_backward(weight)
+        keep(ctx, (plan, weight))
         (heads, _), nodes = weight.shape, plan.ahead.shape[0]
         theta, fore, aft = (weight.new_empty(heads, nodes - k) for k in (0, 1, 1))
         _run(undirected_line.factors, plan, weight, theta, fore, aft)
         return theta, fore, aft
 
     @staticmethod
+    @twice(_plain)
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor]:
-        from chimera_ssm.solvers import undirected_line as plain
         from chimera_ssm.solvers.kernels import undirected_line
 
-        (weight,) = ctx.saved_tensors
-        if torch.is_grad_enabled():  # second derivatives are rare: plain PyTorch has them
-            return None, *torch.autograd.grad(plain.path_factors(ctx.plan, weight), weight, grads, create_graph=True)
+        (plan, _), (_, weight) = ctx.others, ctx.saved_tensors
         dw = torch.empty_like(weight, memory_format=torch.contiguous_format)
-        _run(undirected_line.factors_adjoint, ctx.plan, weight, *grads, dw)
+        _run(undirected_line.factors_adjoint, plan, weight, *grads, dw)
         return None, dw
 
 
