@@ -315,6 +315,16 @@ def two_checkpoints(finished, tmp_path):
     return run, *checkpoints.checkpoints(run.checkpoints)
 
 
+def test_a_run_without_what_it_knew_of_its_data_is_refused(two_checkpoints):
+    import shutil
+
+    run, _, last = two_checkpoints
+    shutil.rmtree(run.about)
+    for work in (lambda: train(run, last), lambda: evaluate(run, run.recipe, last)):
+        with pytest.raises(ValueError, match=r"is incomplete: .*about/data is not there; restore it, or train again"):
+            work()
+
+
 @pytest.mark.parametrize("harm", ["truncated", "flipped", "empty", "text", "pickle"])
 def test_a_broken_checkpoint_is_refused_and_the_one_before_named(two_checkpoints, harm):
     run, before, last = two_checkpoints
