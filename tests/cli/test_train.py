@@ -182,3 +182,13 @@ def test_a_run_finds_its_data_from_any_folder(tmp_path, monkeypatch, capsys):
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert cli.main(["eval", "../run"]) == 0
+    (tmp_path / "words.txt").rename("moved.txt")
+    (tmp_path / "run" / "result.json").unlink()
+    assert cli.main(["train", "--resume", "../run"]) == 2
+    assert cli.main(["train", "--resume", "../run", "--data", "moved.txt"]) == 0
+    assert cli.main(["eval", "../run", "--data", "moved.txt"]) == 0
+    assert "test data" in capsys.readouterr().out
+    Path("moved.txt").write_text("the dog sat on the rug and the cat lay on the mat\n" * 200)
+    (tmp_path / "run" / "result.json").unlink()
+    assert cli.main(["train", "--resume", "../run", "--data", "moved.txt"]) == 2
+    assert "have changed since the run began" in capsys.readouterr().err

@@ -456,6 +456,8 @@ def few(monkeypatch):
         (lambda: torch.rand(4, 3), "regression", 3),
         (lambda: (torch.rand(4, 3) < 0.5).float(), "multi_label_classification", 3),
         (lambda: torch.tensor([0, 1, 2, 0]), "single_label_classification", 3),
+        (lambda: torch.tensor([[0], [1], [2], [0]]), "single_label_classification", 3),
+        (lambda: torch.randint(2, (4, 3)), "multi_label_classification", 3),
     ],
 )
 def test_any_labels_of_nodes(few, label, problem, count):
@@ -480,6 +482,9 @@ def test_numbers_of_nodes_divided_by_masks(few):
     data = few([torch.tensor([1.0, 3.0, 5.0, 7.0])], **masks)
     assert (data.level, data.problem_type, data.label_mean) == ("node", "regression", [2.0])
     assert data.test.sample(0)["labels"].isnan().flatten().tolist() == [True, True, True, False]
+    several = few([torch.tensor([[0, 1], [1, 0], [0, 0], [1, 1]])], **masks)
+    assert several.train.sample(0)["labels"][:2].tolist() == [[0, 1], [1, 0]]
+    assert several.problem_type == "multi_label_classification"
 
 
 @pytest.mark.parametrize(

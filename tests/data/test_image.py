@@ -96,6 +96,18 @@ def test_classes_keep_the_numbers_that_a_model_knows(picture_folder, idx_folder)
     assert numbers.test.labels.tolist() == list(range(10))
 
 
+def test_images_are_told_apart_by_their_files(picture_folder, idx_folder):
+    from chimera_ssm.data.samples import contents
+
+    found = load_images(str(picture_folder), 3)
+    before = list(contents(found.train))
+    assert list(contents(load_images(str(picture_folder), 3).train)) == before
+    Image.new("RGB", (10, 12), (9, 9, 9)).save(picture_folder / "train" / "red" / "0.png")
+    assert list(contents(load_images(str(picture_folder), 3).train)) != before
+    pixels = list(contents(load_images(str(idx_folder), 1).train))
+    assert len(set(pixels)) == 32  # size, classes, 30 images
+
+
 def test_missing_data_are_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(images, "FASHION_PACKAGE", "/nowhere")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -128,6 +128,7 @@ def test_compressed_files_other_endings_and_what_is_no_text(tmp_path, vocabulary
         vocab_txt="[PAD]\n",
     )
     assert words_of(data, vocabulary) == [["[CLS] one two three four five [SEP]"]] * 2
+    assert len(load_text(data, 5, "auto", 100, max_tokens=3).train) == 1  # a file is no stream
     notes = tmp_path / "notes.md"
     notes.write_text(SENTENCE * 10)
     assert len(words_of(str(notes), vocabulary)[0]) == 9
@@ -231,7 +232,28 @@ def test_an_interrupted_tokenising_goes_on(tmp_path, vocabulary, monkeypatch, ca
         words_of(data, vocabulary)
     assert words_of(data, vocabulary)[0] == ["[CLS] one two three four five [SEP]"] * 5000
     assert calls[4:] == [1000, 1000, 1, 2], "three thousand lines were there"
-    assert not list(cache.glob("*.part")) + list(cache.glob("*.json"))
+    assert not [path for end in ("part", "json", "note") for path in cache.glob(f"*.{end}")]
+
+
+def test_tokens_that_did_not_reach_the_disk_are_made_again(tmp_path, vocabulary, monkeypatch, cache):
+    from chimera_ssm.data import text as module
+
+    data = folder(tmp_path, train_txt="one two three four five\n" * 3000, test_txt=SENTENCE)
+    encode, calls = module._encode, []
+
+    def interrupted(pieces, tokenizer):
+        calls.append(len(pieces))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return encode(pieces, tokenizer)
+
+    monkeypatch.setattr(module, "SAVE_SECONDS", 0)
+    monkeypatch.setattr(module, "_encode", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        words_of(data, vocabulary)
+    (part,) = cache.glob("*.part")
+    part.write_bytes(part.read_bytes()[:100])
+    assert words_of(data, vocabulary)[0] == ["[CLS] one two three four five [SEP]"] * 3000
 
 
 def test_a_line_of_a_million_characters(tmp_path, vocabulary, capsys):

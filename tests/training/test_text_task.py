@@ -178,6 +178,13 @@ def test_evaluation_on_other_text(finished, tmp_path):
     (tmp_path / "both" / "test.txt").write_text("return the value of the function\n" * 50)
     found = evaluate(finished, replace(finished.recipe, data=str(tmp_path / "both")), latest_checkpoint(finished))
     assert found.samples == (6 * 50 + 1) // 30
+    (tmp_path / "both" / "train.txt").unlink()
+    again = evaluate(finished, replace(finished.recipe, data=str(tmp_path / "both")), latest_checkpoint(finished))
+    assert again == found
+    limited = replace(finished, recipe=replace(finished.recipe, max_tokens=10**6))
+    task = replace(limited.recipe, data=str(other)).task()
+    limited.recall(task, own_data=False)
+    assert task.recipe.max_tokens is None
 
 
 def test_baselines_with_positions_say_how_many_they_have():

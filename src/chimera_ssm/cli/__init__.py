@@ -24,7 +24,7 @@ COMMANDS = {
     "demo": "train Chimera and a rival on data that come with it, and draw what nodes hear",
     "list": "show recipes and models",
     "train": "train a recipe, or continue a run",
-    "eval": "evaluate a run on its test data",
+    "eval": "evaluate a run on its test data, or on other data",
     "glue": "fine-tune a text model on the tasks of GLUE, with several seeds, and average",
     "plan": "estimate what a recipe takes on GPUs, and tell how to run it there",
     "show": "draw what each pixel, word or atom hears in a trained model, or a topology",

@@ -57,9 +57,9 @@ def run(args: argparse.Namespace) -> None:
         text = json.dumps(metrics, indent=2) + "\n"
         write_durably(args.json, lambda file: file.write(text.encode()))
     state = "finished" if run.result is not None else "unfinished"
-    rich.print(f"{run.name}, {state}, after step {step_of(checkpoint)}: {evaluated_on}, {count:,} samples")
+    print(f"{run.name}, {state}, after step {step_of(checkpoint)}: {evaluated_on}, {count:,} samples", flush=True)
     if run.recipe.export == "best":
-        rich.print("model/ has the weights that were best on validation data, perhaps those of an earlier step")
+        print("model/ has the weights that were best on validation data, perhaps those of an earlier step")
     table = Table()
     names = [name for name in metrics if not name.endswith("_ema")]
     for column in ("weights", *names):

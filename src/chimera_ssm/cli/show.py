@@ -16,6 +16,7 @@ EXAMPLE = """chimera show runs/demo/digits/chimera 7 --layer 0
   chimera show topology smiles:c1ccccc1O --out phenol.png"""
 
 _ENDINGS = ".html", ".png"
+_OTHERS = ".gif", ".jpg", ".jpeg", ".svg", ".pdf", ".webp", ".htm"
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
@@ -49,13 +50,13 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _paths(out: Path) -> list[Path]:
-    if out.suffix not in ("", *_ENDINGS):
+    if out.suffix.lower() in _OTHERS:
         raise ValueError(f"--out {out}: {' and '.join(_ENDINGS)} are written, not {out.suffix}; leave it out for both")
     if out.is_dir():
         raise ValueError(f"--out {out} is a folder; add a name, such as {out / 'heard'}")
     if not out.parent.is_dir():
         raise ValueError(f"--out {out}: there is no folder {out.parent}; create it first")
-    return [out] if out.suffix else [out.with_suffix(ending) for ending in _ENDINGS]
+    return [out] if out.suffix in _ENDINGS else [out.with_name(f"{out.name}{ending}") for ending in _ENDINGS]
 
 
 def _model(args: argparse.Namespace, paths: list[Path]) -> None:

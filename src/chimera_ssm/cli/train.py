@@ -39,6 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     recipe, name = recipe_in(argv)
     if recipe is not None:
         add_settings(parser, f"settings of {name}", keys(type(recipe)), recipe)
+    elif "--resume" in argv:
+        parser.add_argument("--data", metavar="…", help="of the run, if they were moved")
 
 
 def add_settings(parser: argparse.ArgumentParser, title: str, keys: Sequence[Key], values: Any) -> None:
@@ -95,6 +97,7 @@ def _resumed(args: argparse.Namespace) -> tuple[Run, Path | None]:
     from chimera_ssm.training.fit import latest_checkpoint
     from chimera_ssm.training.recipe import Machine
     from chimera_ssm.training.run import open_run
+    from chimera_ssm.training.settings import keys
 
     if args.recipe is not None or args.out is not None or args.scale is not None:
         raise ValueError("--resume continues a run with its own recipe and folder: leave RECIPE, --scale and --out out")
@@ -103,6 +106,9 @@ def _resumed(args: argparse.Namespace) -> tuple[Run, Path | None]:
     if run.result is not None:
         raise ValueError(f"{run.folder} is finished: look at it with chimera eval {run.folder}")
     run = replace(run, machine=replace(run.machine, **given(args, Machine())))
+    if getattr(args, "data", None) is not None:
+        (key,) = (key for key in keys(type(run.recipe)) if key.name == "data")
+        run = replace(run, recipe=replace(run.recipe, data=key.parse(args.data)))
     return run, args.resume if is_file else latest_checkpoint(run)
 
 

@@ -40,6 +40,11 @@ class Corpus:
     size: int | None = None
     files: tuple[Path, ...] = ()
 
+    @property
+    def is_stream(self) -> bool:
+        """Whether it comes from afar, perhaps without end."""
+        return self.size is None and not self.files
+
     def __str__(self) -> str:
         """The name, and the first of its files if there are several."""
         if len(self.files) < 2:
@@ -120,11 +125,18 @@ def _folder(folder: Path, text_column: str) -> Corpora:
     for file in files:
         by_part.setdefault(_part(file.relative_to(folder)), []).append(file)
     train = by_part.pop("train", None)
-    if train is None:
-        raise ValueError(f"all files in {folder} are for testing, by their names; others are needed to train on")
     test = next((by_part[name] for name in _TESTS if name in by_part), None)
-    corpora = [part and _files(str(folder), part, text_column) for part in (train, test)]
-    return Corpora(*corpora)  # ty: ignore[invalid-argument-type]
+    for_testing = None if test is None else _files(str(folder), test, text_column)
+    return Corpora(_nothing(folder) if train is None else _files(str(folder), train, text_column), for_testing)
+
+
+def _nothing(folder: Path) -> Corpus:
+    """In place of texts to train on: one may still test on the others."""
+
+    def pieces() -> Iterator[str | None]:
+        raise ValueError(f"all files in {folder} are for testing, by their names; others are needed to train on")
+
+    return Corpus(str(folder), ("nothing", str(folder)), pieces, 0)
 
 
 def _found(folder: Path) -> list[Path]:

@@ -176,6 +176,9 @@ class Tokenised(Samples):
         tokens = {name: values[index] for name, values in self.encoded.items()}
         return {**tokens, "labels": self.texts.labels[index].item()}
 
+    def content(self, index: int) -> bytes:
+        return repr((self.texts.texts[index], self.texts.labels[index].item())).encode()
+
     @property
     def labels(self) -> Tensor | None:
         return None if self.texts.labels.is_floating_point() else self.texts.labels

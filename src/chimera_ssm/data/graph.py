@@ -266,8 +266,10 @@ def _of_data(data: Any) -> Graph:
     if np.issubdtype(y.dtype, np.floating):
         of_nodes = y.ndim == 1 and len(y) == len(x)
         return Graph(x, edge_index, edge_attr, y if y.ndim > 1 else y.reshape((-1, 1) if of_nodes else (1, -1)))
-    y = y.astype(np.int64) if y.dtype == bool else y
-    return Graph(x, edge_index, edge_attr, np.atleast_1d(y))
+    y = y.astype(np.int64) if y.dtype == bool else np.atleast_1d(y)
+    if y.ndim > 1:  # a column is of classes, several are of labels
+        y = y[:, 0] if y.shape[1] == 1 else y.astype(np.float32)
+    return Graph(x, edge_index, edge_attr, y)
 
 
 def _columns(features: Array) -> Array:

@@ -108,6 +108,11 @@ class GraphStore(Samples):
         sign = torch.randint(2, (self.positions,)) * 2 - 1  # eigenvectors have none of their own
         return self._positions[index] * sign
 
+    def content(self, index: int) -> bytes:
+        """Edges and labels: features may differ a little from machine to machine, as colours of superpixels do."""
+        edges, targets = (slice(*ends[index : index + 2].tolist()) for ends in (self.edges, self.targets))
+        return self.arrays["edge_index"][:, edges].tobytes() + self.arrays["y"][targets].tobytes()
+
     def collate(self, samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """A batch as `ChimeraForGraphs` takes it."""
         return collate(samples)
@@ -256,7 +261,7 @@ class KeepPlan:
 _array = np.empty(0, np.int64)
 _rebuild: Any = _array.__reduce__()[0]
 torch.serialization.add_safe_globals(
-    [Wiring, Listed, EliminationPlan, np.ndarray, np.dtype, type(_array.dtype), _rebuild]
+    [Wiring, Listed, EliminationPlan, np.ndarray, np.dtype, type(_array.dtype), _rebuild, bytes]
 )
 
 

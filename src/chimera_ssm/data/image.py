@@ -30,16 +30,20 @@ class Images(Samples):
     Args:
         classes: the class of each image.
         read: the image of an index, ``uint8 [C, H, W]``.
+        content: what tells it from others: the pixels, or the file, which is decoded a little differently elsewhere.
     """
 
-    def __init__(self, classes: Tensor, read: Callable[[int], Tensor]):
-        self.classes, self.read = classes, read
+    def __init__(self, classes: Tensor, read: Callable[[int], Tensor], content: Callable[[int], bytes]):
+        self.classes, self.read, self._content = classes, read, content
 
     def __len__(self) -> int:
         return len(self.classes)
 
     def sample(self, index: int) -> dict[str, Any]:
         return {"pixel_values": self.read(index), "labels": int(self.classes[index])}
+
+    def content(self, index: int) -> bytes:
+        return self._content(index)
 
     @property
     def labels(self) -> Tensor:
@@ -116,6 +120,9 @@ class _Renumbered(Samples):
         sample = self.images.sample(index)
         return {**sample, "labels": int(self.numbers[sample["labels"]])}
 
+    def content(self, index: int) -> bytes:
+        return self.images.content(index)
+
     @property
     def labels(self) -> Tensor | None:
         return None if self.images.labels is None else self.numbers[self.images.labels]
@@ -149,7 +156,11 @@ def _digits(num_channels: int) -> ImageData:
 
 def _in_memory(pixels: Tensor, classes: Tensor, num_channels: int) -> Images:
     """Grey images ``[n, H, W]`` held in memory."""
-    return Images(classes.long(), lambda index: pixels[index].expand(num_channels, -1, -1))
+    return Images(
+        classes.long(),
+        lambda index: pixels[index].expand(num_channels, -1, -1),
+        lambda index: pixels[index].numpy().tobytes(),
+    )
 
 
 # idx files
@@ -243,7 +254,11 @@ def _files(folder: Path, names: Sequence[str], num_channels: int) -> Images:
         classes += [label] * len(found)
     if not paths:
         raise ValueError(f"there are no images in {folder}: looked for {', '.join(SUFFIXES)} in the classes' folders")
-    return Images(torch.tensor(classes), lambda index: read_image(paths[index], num_channels))
+    return Images(
+        torch.tensor(classes),
+        lambda index: read_image(paths[index], num_channels),
+        lambda index: Path(paths[index]).read_bytes(),
+    )
 
 
 def read_image(path: str | Path, num_channels: int) -> Tensor:
@@ -285,4 +300,8 @@ def _imagenet(num_channels: int) -> ImageData:
 
 
 def _of_dataset(part: Any, num_channels: int) -> Images:
-    return Images(torch.as_tensor(part["label"][:]), lambda index: as_tensor(part[index]["image"], num_channels))
+    return Images(
+        torch.as_tensor(part["label"][:]),
+        lambda index: as_tensor(part[index]["image"], num_channels),
+        lambda index: b"",  # a name on the hub, whose classes are compared
+    )

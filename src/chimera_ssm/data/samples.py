@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -30,6 +30,10 @@ class Samples(ABC):
         """A class for each sample, where there are classes: parts are then chosen class by class."""
         return None
 
+    def content(self, index: int) -> bytes:
+        """What tells a sample from others, the same on any machine."""
+        raise NotImplementedError
+
     def collate(self, samples: Sequence[Any]) -> Any:
         """A batch of samples; by default each field of the samples' dictionaries is stacked."""
         return torch.utils.data.default_collate(list(samples))
@@ -47,6 +51,9 @@ class Part(Samples):
     def sample(self, index: int) -> Any:
         return self.whole.sample(int(self.indices[index]))
 
+    def content(self, index: int) -> bytes:
+        return self.whole.content(int(self.indices[index]))
+
     @property
     def labels(self) -> Tensor | None:
         return None if self.whole.labels is None else self.whole.labels[self.indices]
@@ -55,9 +62,14 @@ class Part(Samples):
         return self.whole.collate(samples)
 
 
-def evenly(count: int, most: int = 64) -> range:
-    """Some of so many indices, evenly spaced, the last one among them."""
-    return range((count - 1) % max(1, count // most), count, max(1, count // most))
+def contents(samples: Samples, most: int = 500) -> Iterator[bytes]:
+    """What tells a data set from others: its size, its classes, and some hundred samples, evenly spaced."""
+    count = len(samples)
+    yield str(count).encode()
+    if samples.labels is not None:
+        yield samples.labels.numpy().tobytes()
+    step = max(1, count // most)
+    yield from (samples.content(n) for n in range((count - 1) % step, count, step))  # the last one is among them
 
 
 def choose(samples: Samples, count: int, purpose: str) -> Tensor:

@@ -90,7 +90,7 @@ def load_text(
     """
     corpora = load_corpora(data, text_column)
     train = corpora.train
-    if tokenizer == "auto" and train.size is None and max_tokens is not None:
+    if tokenizer == "auto" and train.is_stream:
         raise ValueError(f"a vocabulary cannot be made for a stream, {train.name}: give one with --tokenizer")
     return TextData(corpora, load_tokenizer(tokenizer, train, vocab_size), length, max_tokens)
 
@@ -136,6 +136,9 @@ class Blocks(Samples):
 
     def __len__(self) -> int:
         return len(self.tokens) // (self.length - 2)
+
+    def content(self, index: int) -> bytes:
+        return self.sample(index).numpy().tobytes()
 
     def sample(self, index: int) -> Tensor:
         inner = self.length - 2
@@ -198,6 +201,8 @@ def _write(corpus: Corpus, tokenizer: Any, max_tokens: int | None, dtype: np.dty
     """Write the tokens; interrupted after minutes or hours, go on from the last minute."""
     note = path.with_suffix(".json")
     size, done = json.loads(note.read_text()) if note.exists() and path.exists() else (0, 0)
+    if size and path.stat().st_size < size:  # the machine went down before all was on the disk
+        size = done = 0
     saved = time.monotonic()
     try:
         with open(path, "ab") as file, progress(f"tokenising {corpus}", corpus.size) as advance:
@@ -210,7 +215,9 @@ def _write(corpus: Corpus, tokenizer: Any, max_tokens: int | None, dtype: np.dty
                 advance(sum(len(piece) for piece in several if piece is not None))
                 if time.monotonic() - saved > SAVE_SECONDS:
                     file.flush()
-                    note.write_text(json.dumps([size, done]))
+                    aside = note.with_suffix(".note")
+                    aside.write_text(json.dumps([size, done]))
+                    aside.replace(note)
                     saved = time.monotonic()
     except Exception:
         if not note.exists():  # of bad files nothing remains

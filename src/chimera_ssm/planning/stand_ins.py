@@ -57,7 +57,7 @@ def task_without_data(recipe: Recipe) -> Task:
 
 def _images(count: int, classes: int, size: int, channels: int) -> ImageData:
     blank = torch.zeros(channels, size, size, dtype=torch.uint8)
-    images = Images(torch.arange(count) % classes, lambda index: blank)
+    images = Images(torch.arange(count) % classes, lambda index: blank, lambda index: b"")
     return ImageData(images, images, tuple(map(str, range(classes))))
 
 

@@ -39,7 +39,7 @@ class Trained:
         if self.run is None:
             raise ValueError(f"{self.folder} is a model without its data: name {instead} to look at")
         task = self.run.recipe.task()
-        task.recall(self.run.about)
+        self.run.recall(task)
         samples = task.test_samples()
         if not 0 <= int(given or 0) < len(samples):
             raise ValueError(f"there are {len(samples)} test samples, numbered from 0; found {given}")

@@ -107,7 +107,7 @@ def plan_elimination(num_nodes: int, source: Array, target: Array, limit: int) -
         raise TooMuchFill(int(entries), int(filled))
     tree, entries = elimination_tree(begin, links, order, limit)
     if entries > limit:
-        raise TooMuchFill(int(entries), num_nodes**2)
+        raise TooMuchFill(int(entries), int(entries))
     rows = rows_of_columns(begin, links, order, tree)
     by_level = np.argsort(tree.level, kind="stable")
     first, count = np.cumsum(tree.count) - tree.count, tree.count[by_level]

@@ -16,6 +16,7 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
 
+from chimera_ssm.data.samples import contents
 from chimera_ssm.training.checkpoints import checkpoint_path, prune
 from chimera_ssm.training.course import learning_rate
 from chimera_ssm.training.module import TrainingModule
@@ -162,8 +163,9 @@ def remember(run: Run, module: TrainingModule) -> None:
 def fingerprint(task: Task) -> str:
     """Equal for equal data."""
     digest = blake2b(digest_size=16)
-    for content in task.contents():
-        digest.update(content)
+    for part in task.parts():
+        for content in contents(part):
+            digest.update(content)
     return digest.hexdigest()
 
 

@@ -11,7 +11,7 @@ import torch
 from lightning.fabric.plugins.io import TorchCheckpointIO
 
 from chimera_ssm.training.recipe import Recipe
-from chimera_ssm.training.settings import as_dict
+from chimera_ssm.training.settings import as_dict, keys
 
 KEPT = 2
 
@@ -107,8 +107,9 @@ def _examine(path: Path, recipe: Recipe) -> tuple[str | None, dict[str, Any]]:
     state = checkpoint.get("chimera") if isinstance(checkpoint, dict) else None
     if not isinstance(state, dict) or "step" not in state or "recipe" not in state:
         return "is not a checkpoint of a Chimera run", {}
-    wanted = as_dict(recipe)
-    other = sorted(key for key in wanted.keys() | state["recipe"].keys() if wanted.get(key) != state["recipe"].get(key))
+    wanted, places = as_dict(recipe), {key.name for key in keys(type(recipe)) if key.place is not None}
+    names = (wanted.keys() | state["recipe"].keys()) - places  # data may have been moved
+    other = sorted(name for name in names if wanted.get(name) != state["recipe"].get(name))
     if other:
         key = other[0]
         return (

@@ -59,9 +59,8 @@ def train(run: Run, checkpoint: Path | None = None, begun: Callable[[], None] = 
     recipe, machine, step = run.recipe, run.machine, 0
     task = recipe.task()
     if checkpoint is not None:  # without one a run begins again, with its data as they are
-        step, known = checkpoints.load(checkpoint, recipe)["chimera"]["step"], run.data
-        task.recall(run.about)
-        if fingerprint(task) != known:
+        step = checkpoints.load(checkpoint, recipe)["chimera"]["step"]
+        if run.recall(task) != fingerprint(task):
             raise ValueError(f"the data, {recipe.data}, have changed since the run began: restore them, or begin anew")
     train_on, evaluate_on, evaluated_on = train_and_evaluation(task, recipe)
     course = Course.of(recipe, len(train_on))
@@ -98,7 +97,7 @@ def evaluate(run: Run, recipe: Recipe, checkpoint: Path) -> Evaluation:
     """
     state = checkpoints.load(checkpoint, run.recipe)
     task, are_own = recipe.task(), _are_own(run, recipe.data)
-    task.recall(run.about, are_own)
+    run.recall(task, are_own)
     samples = task.test_samples()
     module = _module_of(run, state["state_dict"], task)
     batches = evaluation_batches(len(samples), recipe.eval_batch, 0, 1)
@@ -111,11 +110,10 @@ def evaluate(run: Run, recipe: Recipe, checkpoint: Path) -> Evaluation:
 
 def _are_own(run: Run, data: str) -> bool:
     """Whether data are those of a run, at their place or at another; if they are and have changed, they are refused."""
-    at_their_place, known = data == run.recipe.data, run.data
+    at_their_place = data == run.recipe.data
     task = replace(run.recipe, data=data).task()
     try:
-        task.recall(run.about)
-        same = fingerprint(task) == known
+        same = run.recall(task) == fingerprint(task)
     except ValueError:  # too few to be divided, for example
         if at_their_place:
             raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from chimera_ssm.data.glue import TASKS, Texts, Tokenised, load_glue
+from chimera_ssm.data.samples import Samples
 from chimera_ssm.training.glue_recipe import GlueRecipe
 from chimera_ssm.training.recipe import Recipe
 from chimera_ssm.training.task import Outcome, Task
@@ -70,10 +70,8 @@ class GlueTraining(Task):
     def recall(self, folder: Path, own_data: bool = True) -> None:
         self.recalled = folder
 
-    def contents(self) -> Iterator[bytes]:
-        for part in self.texts:
-            yield from ("\0".join(text).encode() for text in part.texts)
-            yield part.labels.numpy().tobytes()
+    def parts(self) -> tuple[Samples, Samples]:
+        return self.train_samples(), self.test_samples()
 
     def build_model(self, recipe: Recipe) -> nn.Module:
         """The trained body with a new head; a head of another task with as many classes is kept.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from chimera_ssm.data.graph import CLASSES, LABELS, GraphData, load_graphs
-from chimera_ssm.data.samples import Samples, evenly
+from chimera_ssm.data.samples import Samples
 from chimera_ssm.training.graph_recipe import GraphRecipe
 from chimera_ssm.training.recipe import Recipe
 from chimera_ssm.training.task import Outcome, Task
@@ -78,12 +77,8 @@ class GraphTask(Task):
             raise ValueError(f"{self.recipe.data} has no validation part of its own; hold out a part with --validation")
         return self.graphs.validation
 
-    def contents(self) -> Iterator[bytes]:
-        """Edges and labels: features may differ a little from machine to machine, as colours of superpixels do."""
-        for part in (self.graphs.train, self.graphs.test):
-            yield str(len(part)).encode()
-            samples = (part.sample(n) for n in evenly(len(part)))
-            yield from (sample[name].numpy().tobytes() for sample in samples for name in ("edge_index", "labels"))
+    def parts(self) -> tuple[Samples, Samples]:
+        return self.graphs.train, self.graphs.test
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from torch.nn import functional as F
 
 from chimera_ssm.data.augment import Augmentation, Plain, mix_batch
 from chimera_ssm.data.image import ImageData, Transformed, load_images
+from chimera_ssm.data.samples import Samples
 from chimera_ssm.training.image_recipe import ImageRecipe
 from chimera_ssm.training.recipe import Recipe
 from chimera_ssm.training.task import Outcome, Task
@@ -62,11 +62,8 @@ class ImageTask(Task):
         """The names of the classes, in order."""
         (folder / "classes.json").write_text(json.dumps(self.images.names), encoding="utf-8")
 
-    def contents(self) -> Iterator[bytes]:
-        """Classes alone: pixels are decoded a little differently from machine to machine."""
-        for part in (self.images.train, self.images.test):
-            assert part.labels is not None
-            yield part.labels.numpy().tobytes()
+    def parts(self) -> tuple[Samples, Samples]:
+        return self.images.train, self.images.test
 
     def recall(self, folder: Path, own_data: bool = True) -> None:
         self.recalled = tuple(json.loads((folder / "classes.json").read_text(encoding="utf-8")))

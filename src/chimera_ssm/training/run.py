@@ -6,11 +6,14 @@ import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chimera_ssm.training.recipe import Machine, Recipe, recipe_class
 from chimera_ssm.training.settings import as_dict, from_dict
 from chimera_ssm.version import __version__
+
+if TYPE_CHECKING:
+    from chimera_ssm.training.task import Task
 
 
 @dataclass(frozen=True)
@@ -36,12 +39,16 @@ class Run:
         """What was known of the data when the run began: classes, vocabulary, what tells them from others."""
         return self.folder / "about"
 
-    @property
-    def data(self) -> str:
-        """What tells the data from others, as they were when the run began."""
+    def recall(self, task: Task, own_data: bool = True) -> str:
+        """Make a task what it was when the run began; see `Task.recall`.
+
+        Returns:
+            What told the run's data from others.
+        """
         path = self.about / "data"
         if not path.is_file():
             raise ValueError(f"{self.folder} is incomplete: {path} is not there; restore it, or train again")
+        task.recall(self.about, own_data)
         return path.read_text(encoding="utf-8")
 
     @property

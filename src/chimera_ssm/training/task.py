@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -58,8 +57,8 @@ class Task(ABC):
         """All test samples."""
 
     @abstractmethod
-    def contents(self) -> Iterator[bytes]:
-        """What tells the data from others, and training samples from test samples: enough of both parts."""
+    def parts(self) -> tuple[Samples, Samples]:
+        """Training and test samples as they are in the data, which their `content` tells from others."""
 
     @abstractmethod
     def remember(self, model: nn.Module, folder: Path) -> None:

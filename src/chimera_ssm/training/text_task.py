@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from chimera_ssm.data.samples import evenly
+from chimera_ssm.data.samples import Samples
 from chimera_ssm.data.text import IGNORED, Masked, TextData, load_text
 from chimera_ssm.training.recipe import Recipe
 from chimera_ssm.training.task import Outcome, Task
@@ -53,10 +52,8 @@ class TextTask(Task):
         blocks = self.text.test if self.own_data else self.text.unseen
         return Masked(blocks, self.text.tokenizer, self.recipe.eval_mask)
 
-    def contents(self) -> Iterator[bytes]:
-        for blocks in (self.text.train, self.text.test):
-            yield str(len(blocks)).encode()
-            yield from (blocks.sample(n).numpy().tobytes() for n in evenly(len(blocks)))
+    def parts(self) -> tuple[Samples, Samples]:
+        return self.text.train, self.text.test
 
     def remember(self, model: nn.Module, folder: Path) -> None:
         """The tokenizer: one made for the text would be another if the text were."""
@@ -64,6 +61,8 @@ class TextTask(Task):
 
     def recall(self, folder: Path, own_data: bool = True) -> None:
         self.recipe, self.own_data = replace(self.recipe, tokenizer=str(folder)), own_data
+        if not own_data:
+            self.recipe = replace(self.recipe, max_tokens=None)
 
     def build_model(self, recipe: Recipe) -> nn.Module:
         from chimera_ssm.models import text_model
