@@ -381,6 +381,15 @@ def test_plans_come_with_the_graphs_of_pyg(monkeypatch, tmp_path):
     torch.testing.assert_close(model(again[0]).logits, expected[:1])
 
 
+@pytest.mark.parametrize("edges", [[[], []], [[0, 1], [0, 1]], [[0, 1, 2], [1, 0, 0]]])
+def test_plans_are_read_without_trusting_the_file(edges, tmp_path):
+    from torch_geometric.data import Data
+
+    edge_index = torch.tensor(edges, dtype=torch.long)
+    torch.save(chimera.KeepPlan()(Data(x=torch.randn(3, 2), edge_index=edge_index)).wiring, tmp_path / "wiring.pt")
+    assert torch.load(tmp_path / "wiring.pt", weights_only=True).fits(edge_index, 3)
+
+
 def changed(graph, how):
     """The graph with its wiring, changed as a later transform of PyG might."""
     nodes = torch.arange(len(graph.x))
