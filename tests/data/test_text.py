@@ -214,46 +214,40 @@ def test_c4_is_streamed_as_far_as_needed(monkeypatch, vocabulary):
     assert text.tokenizer.decode(text.train.sample(9)) == "[CLS] one two three four five [SEP] [SEP]"
 
 
-def test_an_interrupted_tokenising_goes_on(tmp_path, vocabulary, monkeypatch, cache):
+@pytest.fixture
+def interrupted(tmp_path, vocabulary, monkeypatch):
+    """A folder whose tokenising was interrupted at the fourth thousand lines, and what was tokenised, call by call."""
     from chimera_ssm.data import text as module
 
     data = folder(tmp_path, train_txt="one two three four five\n" * 5000, test_txt=SENTENCE)
     encode, calls = module._encode, []
 
-    def interrupted(pieces, tokenizer):
+    def interrupt(pieces, tokenizer):
         calls.append(len(pieces))
         if len(calls) == 4:
             raise KeyboardInterrupt
         return encode(pieces, tokenizer)
 
     monkeypatch.setattr(module, "SAVE_SECONDS", 0)
-    monkeypatch.setattr(module, "_encode", interrupted)
+    monkeypatch.setattr(module, "_encode", interrupt)
     with pytest.raises(KeyboardInterrupt):
         words_of(data, vocabulary)
+    return data, calls
+
+
+def test_an_interrupted_tokenising_goes_on(interrupted, vocabulary, cache):
+    data, calls = interrupted
     assert words_of(data, vocabulary)[0] == ["[CLS] one two three four five [SEP]"] * 5000
     assert calls[4:] == [1000, 1000, 1, 2], "three thousand lines were there"
     assert not [path for end in ("part", "json", "note") for path in cache.glob(f"*.{end}")]
 
 
-def test_tokens_that_did_not_reach_the_disk_are_made_again(tmp_path, vocabulary, monkeypatch, cache):
-    from chimera_ssm.data import text as module
-
-    data = folder(tmp_path, train_txt="one two three four five\n" * 3000, test_txt=SENTENCE)
-    encode, calls = module._encode, []
-
-    def interrupted(pieces, tokenizer):
-        calls.append(len(pieces))
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return encode(pieces, tokenizer)
-
-    monkeypatch.setattr(module, "SAVE_SECONDS", 0)
-    monkeypatch.setattr(module, "_encode", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        words_of(data, vocabulary)
+def test_tokens_that_did_not_reach_the_disk_are_made_again(interrupted, vocabulary, cache):
+    data, calls = interrupted
     (part,) = cache.glob("*.part")
     part.write_bytes(part.read_bytes()[:100])
-    assert words_of(data, vocabulary)[0] == ["[CLS] one two three four five [SEP]"] * 3000
+    assert words_of(data, vocabulary)[0] == ["[CLS] one two three four five [SEP]"] * 5000
+    assert calls[4:] == [1000] * 5 + [1, 2]
 
 
 def test_a_line_of_a_million_characters(tmp_path, vocabulary, capsys):
