@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chimera_ssm.cli.train import add_settings
+from chimera_ssm.cli.train import add_settings, given
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,6 @@ def run(args: argparse.Namespace) -> None:
     from chimera_ssm.training.checkpoints import step_of, write_durably
     from chimera_ssm.training.fit import evaluate, latest_checkpoint
     from chimera_ssm.training.run import open_run
-    from chimera_ssm.training.settings import keys
 
     if args.json is not None and not args.json.parent.is_dir():
         raise ValueError(f"cannot write {args.json}: there is no folder {args.json.parent}; create it first")
@@ -48,9 +47,8 @@ def run(args: argparse.Namespace) -> None:
     checkpoint = args.run if args.run.suffix == ".ckpt" else latest_checkpoint(run)
     if checkpoint is None:
         raise ValueError(f"{run.folder} has no checkpoint yet: continue it with chimera train --resume {run.folder}")
-    changes = {key.name: getattr(args, key.name) for key in keys(type(run.recipe)) if hasattr(args, key.name)}
     try:
-        metrics, count, evaluated_on = evaluate(run, replace(run.recipe, **changes), checkpoint)
+        metrics, count, evaluated_on = evaluate(run, replace(run.recipe, **given(args, run.recipe)), checkpoint)
     except Interrupted as stop:
         raise KeyboardInterrupt(str(stop)) from None
     if args.json is not None:
