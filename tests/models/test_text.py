@@ -451,3 +451,22 @@ def test_accumulated_gradients_of_trainer_are_those_of_the_whole_batch(kind, tmp
         weights.append({name: value.detach() for name, value in model.named_parameters()})
     for name, whole in weights[0].items():
         torch.testing.assert_close(weights[1][name], whole, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_models_saved_with_D_in_the_mixer_still_load(tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    model = build()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1)
+    model.save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    state = {name.replace("mixer.norm.D", "mixer.D"): value for name, value in load_file(file).items()}
+    assert any(name.endswith("mixer.D") for name in state)
+    save_file(state, file, {"format": "pt"})
+    for _ in range(2):
+        loaded = ChimeraForMaskedLM.from_pretrained(tmp_path)
+        for name, value in model.state_dict().items():
+            assert torch.equal(loaded.state_dict()[name], value), name
+        loaded.save_pretrained(tmp_path)

@@ -1,6 +1,7 @@
 """Local convolutions against their definition, node by node."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -66,7 +67,7 @@ def test_activated_window(topology, width, causal, channels, monkeypatch):
     wide = torch.randn(2, packed.num_nodes, channels + 7, dtype=torch.float64, requires_grad=True)
     g = torch.randn(2, channels, packed.num_nodes, dtype=torch.float64).mT
     results = []
-    for function in (conv.activated, lambda x, topology: torch.nn.functional.silu(conv(x, topology))):
+    for function in (partial(conv, activate=True), lambda x, topology: torch.nn.functional.silu(conv(x, topology))):
         y = function(wide[..., 3:-4], packed)
         results.append([y, *torch.autograd.grad(y, (wide, conv.weight, conv.bias), g)])
     for found, expected in zip(*results, strict=True):
@@ -79,7 +80,7 @@ def test_second_derivatives_of_an_activated_window(topology, width, causal):
     x = torch.randn(2, topology.num_nodes, 16, dtype=torch.float64, requires_grad=True)
 
     leaves = x, conv.weight, conv.bias  # gradgradcheck changes these in place
-    assert torch.autograd.gradgradcheck(lambda x, *_: conv.activated(x, topology), leaves, fast_mode=True)
+    assert torch.autograd.gradgradcheck(lambda x, *_: conv(x, topology, activate=True), leaves, fast_mode=True)
 
 
 @pytest.mark.parametrize("name", ["dag 63", "directed graph with loops", "graphs", "no edges"])
@@ -94,15 +95,15 @@ def test_neighbours(name):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("method", ["forward", "activated"])
-def test_half_precision_is_float32_rounded(dtype, method):
+@pytest.mark.parametrize("activate", [False, True])
+def test_half_precision_is_float32_rounded(dtype, activate):
     """Gradients, too: PyTorch's own, of three axes in bfloat16, come from unset memory now and then."""
     torch.manual_seed(0)
     conv, grid = chimera.WindowConv(32, 3, num_axes=3), chimera.Grid((2, 3, 4))
     x = torch.randn(2, 24, 32).to(dtype)
     with torch.autocast("cpu", dtype=dtype):
-        found = getattr(conv, method)(x, grid)
-    expected = getattr(conv, method)(x.float(), grid)
+        found = conv(x, grid, activate)
+    expected = conv(x.float(), grid, activate)
     assert found.dtype == dtype
     assert torch.equal(found, expected.to(dtype))
     for ours, theirs in zip(

@@ -2,12 +2,14 @@
 
 import copy
 import pickle
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
 import torch
 
 import chimera_ssm as chimera
+from chimera_ssm.solvers.compiled import plain_pytorch
 from tests import zoo
 
 DIM, T = 32, 24
@@ -52,6 +54,21 @@ def test_every_parameter_learns(name):
         assert parameter.grad.abs().max() > 0, label
 
 
+@ALL
+@pytest.mark.parametrize("engine", [nullcontext, plain_pytorch])
+@pytest.mark.parametrize("state_size", [3, 8])  # the convolution has 76 and 96 channels: without and with a kernel
+def test_a_batch_of_one_is_its_part(name, engine, state_size):
+    mixer, topology = build(name, state_size=state_size)
+    results = []
+    for one in (topology, chimera.batch([topology])):
+        x = features(2).requires_grad_()
+        with engine():
+            y = mixer(x, one)
+            results.append([y, *torch.autograd.grad(y.square().sum(), [x, *mixer.parameters()])])
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected)
+
+
 def test_far_nodes_of_a_graph_are_heard_from_the_start():
     """What a node hears falls to about a half with each hop, less in some heads; with Ψ as small as Δ, to a third."""
     torch.manual_seed(0)
@@ -70,7 +87,7 @@ def test_gradients_in_float32_agree_with_float64(name, state_size):
     mixer, topology = build(name, state_size=state_size)
     grads = []
     for twin in (mixer, copy.deepcopy(mixer).float()):
-        twin(features(3).to(twin.D.dtype), topology).square().sum().backward()
+        twin(features(3).to(twin.norm.D.dtype), topology).square().sum().backward()
         grads.append({label: parameter.grad.double() for label, parameter in twin.named_parameters()})
     for label, expected in grads[0].items():
         assert (grads[1][label] - expected).norm() < 1e-4 * expected.norm(), label
@@ -291,7 +308,7 @@ def test_defaults():
         assert 0.001 * 0.999 <= step.min() < step.max() <= 0.1 * 1.001
     grid = torch.nn.functional.softplus(chimera.Chimera(768, kind=chimera.OnGrid()).step_bias)
     assert 0.1 < grid.max() <= 0.7 * 1.001
-    assert {id(p) for p in mixer.undecayed_parameters()} == {id(mixer.step_bias), id(mixer.D)}
+    assert {id(p) for p in mixer.undecayed_parameters()} == {id(mixer.step_bias), id(mixer.norm.D)}
 
 
 @pytest.mark.parametrize(

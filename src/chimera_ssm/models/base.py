@@ -12,6 +12,7 @@ from chimera_ssm.nn import M2, S4, Chimera, Hyena, mark_undecayed
 from chimera_ssm.nn.conv import LocalConv
 from chimera_ssm.nn.hyena import HyenaFilter
 from chimera_ssm.nn.mlp_mixer import BlockDiagonal
+from chimera_ssm.nn.norm import HeadNorm
 
 
 class ChimeraPreTrainedModel(PreTrainedModel):
@@ -22,11 +23,16 @@ class ChimeraPreTrainedModel(PreTrainedModel):
     accepts_loss_kwargs = False  # losses are means over a batch: transformers' Trainer divides them when it accumulates
 
     @classmethod
-    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
+    def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
         """As in `PreTrainedModel`."""
-        found = super().from_pretrained(*args, **kwargs)
-        mark_undecayed(found[0] if isinstance(found, tuple) else found)  # a tuple with output_loading_info
-        return found
+        load: Any = super().from_pretrained
+        model, info = load(*args, output_loading_info=True, **kwargs)
+        if any(name.endswith(".mixer.D") for name in info["unexpected_keys"]):
+            # Saved before D became a parameter of the mixer's norm.
+            renamed = {".mixer.D": ".mixer.norm.D", **kwargs.pop("key_mapping", {})}
+            model, info = load(*args, output_loading_info=True, key_mapping=renamed, **kwargs)
+        mark_undecayed(model)
+        return (model, info) if output_loading_info else model
 
     def _init_weights(self, module: nn.Module) -> None:
         """Draw the parameters that a module holds itself, except those that came from a checkpoint."""
@@ -46,7 +52,7 @@ class ChimeraPreTrainedModel(PreTrainedModel):
                 nn.init.zeros_(module.bias)
         elif isinstance(module, (nn.Embedding, BlockDiagonal)):
             nn.init.trunc_normal_(module.weight, std=std)
-        elif isinstance(module, (nn.RMSNorm, nn.LayerNorm, LocalConv, HyenaFilter)):
+        elif isinstance(module, (nn.RMSNorm, nn.LayerNorm, HeadNorm, LocalConv, HyenaFilter)):
             module.reset_parameters()
         elif isinstance(module, (Chimera, S4, Hyena, M2)):
             module.reset_own_parameters()

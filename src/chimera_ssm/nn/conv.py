@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -15,7 +14,7 @@ from torch.nn import functional as F
 
 from chimera_ssm.nn import kernels
 from chimera_ssm.solvers.compiled.common import arrays_of, empty, flatten, keep, twice
-from chimera_ssm.topology import Topology
+from chimera_ssm.topology import Batch, Topology
 
 _CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
@@ -31,12 +30,8 @@ class LocalConv(nn.Module, ABC):
         """Draw the parameters anew."""
 
     @abstractmethod
-    def forward(self, x: Tensor, topology: Topology) -> Tensor:
-        """Convolve features ``[Z, T, D]`` along the topology."""
-
-    def activated(self, x: Tensor, topology: Topology) -> Tensor:
-        """``silu(forward(x, topology))``."""
-        return F.silu(self(x, topology))
+    def forward(self, x: Tensor, topology: Topology, activate: bool = False) -> Tensor:
+        """Convolve features ``[Z, T, D]`` along the topology, followed by SiLU if ``activate``."""
 
 
 class WindowConv(LocalConv):
@@ -68,24 +63,22 @@ class WindowConv(LocalConv):
         nn.init.uniform_(self.weight, -bound, bound)
         nn.init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, x: Tensor, topology: Topology) -> Tensor:
+    def forward(self, x: Tensor, topology: Topology, activate: bool = False) -> Tensor:
         if _half_on_cpu(x):
-            return _in_float32(self.forward, x, topology)
-        if topology.num_parts > 1 or self.num_axes not in _CONV:
-            return self._gather(x, topology)
+            with torch.autocast("cpu", enabled=False):
+                return self.forward(x.float(), topology, activate).to(x.dtype)
+        if activate and x.numel() and self.bias.numel() % 16 == 0 and kernels.usable(x):
+            return _ActivatedWindow.apply(x, *self._taps(x), self._table(topology, x))
+        # The parts of a batch, even of one, have their own shapes and directions.
+        by_parts = isinstance(topology, Batch) or self.num_axes not in _CONV
+        y = _gather(x, *self._taps(x), self._table(topology, x)) if by_parts else self._along(x, topology)
+        return F.silu(y) if activate else y
+
+    def _along(self, x: Tensor, topology: Topology) -> Tensor:
         backward = self.causal and getattr(topology, "reverse", False)
         x = x.flip(1) if backward else x
         y = self._convolve(x, _shape(topology))
         return y.flip(1) if backward else y
-
-    def activated(self, x: Tensor, topology: Topology) -> Tensor:
-        if _half_on_cpu(x):
-            return _in_float32(self.activated, x, topology)
-        weight, bias = self.weight.flatten(1).t().to(x.dtype), self.bias.to(x.dtype)
-        if x.numel() == 0 or bias.numel() % 16 or not kernels.usable(x, weight):
-            return super().activated(x, topology)
-        table = topology.found(window_table, self.width, self.num_axes, self.causal, x.device)
-        return _ActivatedWindow.apply(x, weight, bias, table)
 
     def _convolve(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         grid = x.mT.unflatten(-1, shape)
@@ -96,20 +89,17 @@ class WindowConv(LocalConv):
         y = _CONV[self.num_axes](grid, weight, bias, padding=padding, groups=x.shape[-1])
         return y.flatten(2).mT
 
-    def _gather(self, x: Tensor, topology: Topology) -> Tensor:
-        table = topology.found(window_table, self.width, self.num_axes, self.causal, x.device)
-        return _gather(x, self.weight.flatten(1).t().to(x.dtype), self.bias.to(x.dtype), table)
+    def _taps(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights ``[taps, D]`` and bias in the precision of ``x``."""
+        return self.weight.flatten(1).t().to(x.dtype), self.bias.to(x.dtype)
+
+    def _table(self, topology: Topology, x: Tensor) -> Tensor:
+        return topology.found(window_table, self.width, self.num_axes, self.causal, x.device)
 
 
 def _half_on_cpu(x: Tensor) -> bool:
     """Kernels have 32 bits at least; PyTorch's depthwise ``conv3d`` in bfloat16 has gradients from unset memory."""
     return x.device.type == "cpu" and x.dtype in (torch.bfloat16, torch.float16)
-
-
-def _in_float32(convolve: Callable[[Tensor, Topology], Tensor], x: Tensor, topology: Topology) -> Tensor:
-    """A convolution computed in float32, in the dtype of ``x``."""
-    with torch.autocast("cpu", enabled=False):
-        return convolve(x.float(), topology).to(x.dtype)
 
 
 def _gather(x: Tensor, weight: Tensor, bias: Tensor, table: Tensor) -> Tensor:
@@ -211,12 +201,13 @@ class NeighbourConv(LocalConv):
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -(2**-0.5), 2**-0.5)
 
-    def forward(self, x: Tensor, topology: Topology) -> Tensor:
+    def forward(self, x: Tensor, topology: Topology, activate: bool = False) -> Tensor:
         source, target = topology.tensors("edge_index", x.device)
         by_node = x.transpose(0, 1)
-        heard = torch.zeros_like(by_node).index_add(0, target, by_node.index_select(0, source)).transpose(0, 1)
+        incoming = torch.zeros_like(by_node).index_add(0, target, by_node.index_select(0, source)).transpose(0, 1)
         own, neighbour, bias = (p.to(x.dtype) for p in (self.own, self.neighbour, self.bias))
-        return bias + own * x + neighbour * heard
+        y = bias + own * x + neighbour * incoming
+        return F.silu(y) if activate else y
 
 
 def _shape(topology: Topology) -> tuple[int, ...]:

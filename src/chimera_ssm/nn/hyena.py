@@ -54,7 +54,7 @@ class Hyena(SequenceMixer):
         q, k, v = self.conv(self.in_proj(x), line(T)).chunk(3, dim=-1)
         u = k * v
         y = q * (long_convolution(u, self.filter(T)) + self.D * u)
-        return self.out_proj(self.norm(y).to(self.out_proj.weight.dtype))
+        return self.out_proj(self.norm(y).to(u.dtype))
 
 
 class HyenaFilter(nn.Module):

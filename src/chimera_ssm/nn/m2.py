@@ -52,7 +52,7 @@ class M2(SequenceMixer):
         q, k, v = self.conv(self.in_proj(x), line(T)).chunk(3, dim=-1)
         u = k * v
         y = q * (long_convolution(u, self.filter(T)) + self.D * u)
-        s = self.out_proj(y.to(self.out_proj.weight.dtype))
+        s = self.out_proj(y.to(u.dtype))
         s = s + long_convolution(x, self.residual_filter(T)).to(s.dtype)
         u = self.norm(x + s)
         return s + self.down(F.gelu(self.gate(u)) * self.up(u))

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from chimera_ssm.adjacency import inverse_softplus
 from chimera_ssm.nn.decay import mark_undecayed
 from chimera_ssm.nn.kinds import Kind, OnGraph, check_kind
-from chimera_ssm.nn.norm import RMSNorm, gated_rms_norm, head_rms_norm
+from chimera_ssm.nn.norm import HeadNorm
 from chimera_ssm.solvers import Neumann, Solver, mix, solve
 from chimera_ssm.topology import Line, Topology
 
@@ -93,8 +93,7 @@ class Chimera(nn.Module):
         self.step_bias = nn.Parameter(torch.empty(H, S))
         self.edge_proj = None if edge_dim is None else nn.Linear(edge_dim, H, bias=False)
         self.edge_bias = None if edge_dim is None else nn.Parameter(torch.empty(H))
-        self.D = nn.Parameter(torch.empty(H))
-        self.norm = RMSNorm(self.width)
+        self.norm = HeadNorm(H, self.width)
         self.out_proj = nn.Linear(self.width, dim, bias=False)
         mark_undecayed(self)
         self.reset_parameters()
@@ -115,10 +114,10 @@ class Chimera(nn.Module):
 
     def undecayed_parameters(self) -> list[nn.Parameter]:
         """Parameters that weight decay should leave alone: step biases and D."""
-        return [p for p in (self.step_bias, self.edge_bias, self.D) if p is not None]
+        return [p for p in (self.step_bias, self.edge_bias, self.norm.D) if p is not None]
 
     def reset_parameters(self) -> None:
-        """Steps log-uniform in [dt_min, dt_max], D = 1; projections and convolution as their modules do."""
+        """Steps log-uniform in [dt_min, dt_max]; projections, convolution and norm as their modules do."""
         self.in_proj.reset_parameters()
         self.conv.reset_parameters()
         self.norm.reset_parameters()
@@ -128,14 +127,13 @@ class Chimera(nn.Module):
         self.reset_own_parameters()
 
     def reset_own_parameters(self) -> None:
-        """Steps and D alone: the parameters that are in none of the mixer's modules."""
+        """Steps alone: the parameters that are in none of the mixer's modules."""
         low, high = map(math.log, self.dt_range)
         scales = self.step_bias.new_tensor(self.kind.step_scales)
         with torch.no_grad():
             for bias, scale in ((self.step_bias, scales), (self.edge_bias, 1.0)):
                 if bias is not None:
                     bias.copy_(inverse_softplus(torch.empty_like(bias).uniform_(low, high).exp() * scale))
-            self.D.fill_(1)
 
     def extra_repr(self) -> str:
         """Sizes, for ``print``."""
@@ -155,14 +153,14 @@ class Chimera(nn.Module):
         self._check_input(x, topology, edge_attr, node_mask)
         lead, x, node_mask = self._flattened(x, topology, node_mask)
         z, features, steps = self.in_proj(x).split(self.splits, dim=-1)
-        features = self.conv.activated(features, topology)
+        features = self.conv(features, topology, activate=True)
         if node_mask is not None:
             features = features.masked_fill(~node_mask.unsqueeze(-1), 0)
         V, B, C = self._heads(features)
         edge_step = self._edge_steps(edge_attr, lead)
         y = self._mix(topology, self._steps(steps), edge_step, node_mask, V, B, C)
-        y = head_rms_norm(y, V, self.D, z if z.shape[-1] else None, self.norm.weight)
-        return self._projected(y).reshape(*lead, topology.num_nodes, self.dim)
+        y = self.norm(y, V, z if z.shape[-1] else None)
+        return self.out_proj(y.to(z.dtype)).reshape(*lead, topology.num_nodes, self.dim)
 
     def heard_by(
         self,
@@ -216,7 +214,7 @@ class Chimera(nn.Module):
         steps = self._steps(steps.unsqueeze(1)).squeeze(-1)
         window = features.new_zeros(x.shape[0], self.conv.reach - 1, features.shape[-1])
         window = torch.cat([window if state is None else state.window, features.unsqueeze(1)], dim=1)
-        features = self.conv.activated(window, Line(window.shape[1]))[:, -1:]
+        features = self.conv(window, Line(window.shape[1]), activate=True)[:, -1:]
         V, B, C = (t[..., 0, :] for t in self._heads(features))
         B, C = (t[:, 0].repeat_interleave(self.num_heads // self.groups, dim=1).to(steps.dtype) for t in (B, C))
         V = V.to(steps.dtype)
@@ -226,9 +224,8 @@ class Chimera(nn.Module):
         hidden = scale[..., -1, None, None] * B.unsqueeze(-1) * V.unsqueeze(-2)
         if state is not None:
             hidden = hidden + weight.unsqueeze(-1) * state.hidden
-        y = (C.unsqueeze(-2) @ hidden).squeeze(-2) + self.D[:, None] * V
-        y = self._projected(gated_rms_norm(y.flatten(1), z if z.shape[-1] else None, self.norm.weight))
-        return y.reshape(*lead, self.dim), MixerState(window[:, 1:], steps, hidden)
+        y = self.norm(C.unsqueeze(-2) @ hidden, V.unsqueeze(-2), z.unsqueeze(1) if z.shape[-1] else None)
+        return self.out_proj(y.to(z.dtype)).reshape(*lead, self.dim), MixerState(window[:, 1:], steps, hidden)
 
     def _flattened(
         self, x: Tensor, topology: Topology, node_mask: Tensor | None
@@ -288,10 +285,6 @@ class Chimera(nn.Module):
             scales,
             self.solver,
         )
-
-    def _projected(self, y: Tensor) -> Tensor:
-        """The output in the precision of the layer."""
-        return self.out_proj(y.to(self.out_proj.weight.dtype))
 
     def _check_input(self, x: Tensor, topology: Topology, edge_attr: Tensor | None, node_mask: Tensor | None) -> None:
         check_kind(self.kind, topology)

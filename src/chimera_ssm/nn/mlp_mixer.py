@@ -37,8 +37,8 @@ class MLPMixer(SequenceMixer):
         T, most = x.shape[1], self.along_nodes.in_features
         if most < T:
             raise ValueError(f"MLPMixer was made for at most {most} nodes, found {T}: set max_length")
-        hidden = F.gelu(F.linear(x.mT, self.along_nodes.weight[:, :T], self.along_nodes.bias))
-        s = F.linear(hidden, self.back_to_nodes.weight[:T]).mT
+        padded = F.pad(x.mT, (0, most - T))
+        s = self.back_to_nodes(F.gelu(self.along_nodes(padded)))[..., :T].mT
         return s + self.out_proj(F.gelu(self.along_features(self.norm(x + s))))
 
 

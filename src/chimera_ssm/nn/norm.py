@@ -21,8 +21,38 @@ class RMSNorm(nn.RMSNorm):
     def __init__(self, dim: int):
         super().__init__(dim, eps=EPS)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return gated_rms_norm(x, None, self.weight)
+    def forward(self, x: Tensor, gate: Tensor | None = None) -> Tensor:
+        """Normalize ``x · silu(gate)``, ``[..., D]``."""
+        return gated_rms_norm(x, gate, self.weight)
+
+
+class HeadNorm(nn.Module):
+    """The end of a mixer: skip connection, gate and norm over all heads.
+
+        u = (x + D V) · silu(gate)        y = weight · u / √(mean(u²) + eps)
+
+    D is a parameter of this module, whose name exempts it from weight decay in transformers' ``Trainer``.
+
+    Args:
+        num_heads: H.
+        dim: H·P.
+
+    Shapes: ``x, V [Z, H, T, P]``, ``gate [Z, T, H·P]`` or ``None`` → ``[Z, T, H·P]``.
+    """
+
+    def __init__(self, num_heads: int, dim: int):
+        super().__init__()
+        self.D = nn.Parameter(torch.empty(num_heads))
+        self.weight = nn.Parameter(torch.empty(dim))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """All ones."""
+        nn.init.ones_(self.D)
+        nn.init.ones_(self.weight)
+
+    def forward(self, x: Tensor, V: Tensor, gate: Tensor | None = None) -> Tensor:
+        return head_rms_norm(x, V, self.D, gate, self.weight)
 
 
 def gated_rms_norm(x: Tensor, gate: Tensor | None, weight: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from chimera_ssm.nn.decay import mark_undecayed
-from chimera_ssm.nn.norm import RMSNorm, gated_rms_norm
+from chimera_ssm.nn.norm import RMSNorm
 from chimera_ssm.nn.sequence import SequenceMixer, long_convolution
 
 
@@ -71,8 +71,7 @@ class S4(SequenceMixer):
     def mix(self, x: Tensor) -> Tensor:
         u, z = self.in_proj(x).chunk(2, dim=-1)
         y = long_convolution(u, self.kernel(x.shape[1])) + self.D * u
-        y = gated_rms_norm(y, z, self.norm.weight)
-        return self.out_proj(y.to(self.out_proj.weight.dtype))
+        return self.out_proj(self.norm(y, z).to(u.dtype))
 
     def kernel(self, length: int) -> Tensor:
         """At offsets 1 − length, …, length − 1, ``[width, 2·length − 1]``."""

@@ -16,6 +16,7 @@ from chimera_ssm.models.graph.layers import Graphs, graph_layer, norm
 from chimera_ssm.models.graph.losses import absolute_error, binary_cross_entropy, weighted_cross_entropy
 from chimera_ssm.nn import Chimera
 from chimera_ssm.nn.conv import LocalConv
+from chimera_ssm.nn.norm import HeadNorm
 from chimera_ssm.nn.wiring import Wiring, join, wire
 
 
@@ -49,7 +50,7 @@ class ChimeraGraphPreTrainedModel(ChimeraPreTrainedModel):
             module.reset_own_parameters()
         elif isinstance(module, nn.MultiheadAttention):
             module._reset_parameters()
-        elif isinstance(module, (nn.Linear, nn.LayerNorm, nn.RMSNorm, nn.BatchNorm1d, LocalConv)):
+        elif isinstance(module, (nn.Linear, nn.LayerNorm, nn.BatchNorm1d, HeadNorm, LocalConv)):
             module.reset_parameters()
         elif type(module).__module__ == "torch_geometric.nn.dense.linear":  # none of PyTorch's
             module.reset_parameters()  # ty: ignore[call-non-callable]
@@ -75,12 +76,13 @@ class FeatureEncoder(nn.Module):
         self.linear = nn.Linear(features, dim) if isinstance(features, int) else None
         self.embedding = None if isinstance(features, int) else nn.Embedding(sum(features), dim)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        """Encode features; real ones are converted to ``dtype`` first."""
         x = x.unsqueeze(1) if x.dim() == 1 else x
         if x.shape[1:] != (self.count,):
             raise ValueError(f"expected {self.count} features of each node or edge, found {list(x.shape[1:])}")
         if self.linear is not None:
-            return self.linear(x.to(self.linear.weight.dtype))
+            return self.linear(x.to(dtype))
         assert self.embedding is not None
         assert self.values is not None
         values = torch.tensor(self.values, device=x.device)
@@ -122,10 +124,10 @@ class ChimeraGraphModel(ChimeraGraphPreTrainedModel):
             self.config, x, edge_index, edge_attr, batch, positions, wiring
         )
         self._check(x, edge_index, edge_attr, positions)
-        edge = None if self.edge_encoder is None else self.edge_encoder(edge_attr)
-        h = self.node_encoder(x)
+        edge = None if self.edge_encoder is None else self.edge_encoder(edge_attr, self.dtype)
+        h = self.node_encoder(x, self.dtype)
         if self.position_encoder is not None:
-            h = h + self.position_encoder(positions)
+            h = h + self.position_encoder(positions, self.dtype)
         graphs = Graphs(wire(edge_index, len(x), batch) if wiring is None else wiring, edge_index, batch)
         h = self.dropout(h)
         for layer in self.layers:

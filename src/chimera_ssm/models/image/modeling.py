@@ -86,8 +86,7 @@ class ChimeraImageModel(ChimeraImagePreTrainedModel):
             raise ValueError(
                 f"an image must be at least {patch} × {patch} pixels, one patch; found {height} × {width}: enlarge it"
             )
-        pixel_values = pixel_values.to(self.patch_embedding.weight.dtype)
-        x = self.patch_embedding(F.pad(pixel_values, (0, -width % patch, 0, -height % patch)))
+        x = self.patch_embedding(F.pad(pixel_values.to(self.dtype), (0, -width % patch, 0, -height % patch)))
         return x.flatten(2).mT, _topology(self.config.topology, *x.shape[2:])
 
 

@@ -84,20 +84,17 @@ class ChimeraTextModel(ChimeraTextPreTrainedModel):
         """
         x = self._embed(input_ids, inputs_embeds)
         _check(x, attention_mask, seq_idx, kwargs.get("position_ids"))
-        shape, node_mask = x.shape, None if attention_mask is None else attention_mask.bool()
-        topology: Topology
-        if seq_idx is None:
-            topology = _line(shape[1])
-        else:  # all rows as one union of lines
-            topology = _lines(_lengths(seq_idx))
-            x, node_mask = x.reshape(1, -1, shape[-1]), None if node_mask is None else node_mask.reshape(1, -1)
+        # Packed texts are one row: a union of lines.
+        shape, rows = x.shape, x.shape if seq_idx is None else (1, -1, x.shape[-1])
+        topology = _line(shape[1]) if seq_idx is None else _lines(_lengths(seq_idx))
+        node_mask = None if attention_mask is None else attention_mask.bool().reshape(rows[:2])
         wanted = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         kept: list[Any] = []
         for layer in self.layers:
-            kept += [x.view(shape)] if wanted else []
-            x = layer(x, topology, None, node_mask)
-        hidden_states: Any = (*kept, x.view(shape)) if wanted else None
-        x = self.norm(x).view(shape)
+            kept += [x] if wanted else []
+            x = layer(x.reshape(rows), topology, None, node_mask).reshape(shape)
+        hidden_states: Any = (*kept, x) if wanted else None
+        x = self.norm(x)
         pooled: Any = _mean(x, attention_mask) if seq_idx is None else None
         return BaseModelOutputWithPooling(last_hidden_state=x, pooler_output=pooled, hidden_states=hidden_states)
 
