@@ -20,8 +20,8 @@ _HOMES = {
         "Batch", "DAG", "Graph", "Grid", "GridDAG", "Line", "Topology", "UndirectedLine", "batch", "merge_edges",
     ),
     "adjacency": (
-        "Adjacency", "dag_adjacency", "graph_adjacency", "grid_adjacency", "linear_attention", "mamba2", "retnet",
-        "undirected_line_adjacency",
+        "Adjacency", "dag_adjacency", "graph_adjacency", "grid_adjacency", "hold_injection", "linear_attention",
+        "mamba2", "retnet", "undirected_line_adjacency",
     ),
     "solvers": (
         "Choice", "Dense", "Elimination", "Neumann", "Solver", "Squaring", "Sweep", "checking", "mask", "mix",
@@ -31,7 +31,7 @@ _HOMES = {
         "Block", "Chimera", "ChimeraConv", "DropPath", "Hyena", "Kind", "M2", "MLPMixer", "MixerState",
         "NeighbourConv", "OnDAG",
         "OnGraph", "OnGrid", "OnLine", "OnTwoLines", "OnUndirectedLine", "S4", "WindowConv", "influence",
-        "mark_undecayed",
+        "mark_undecayed", "resolvent_share",
     ),
     "models": (
         "ChimeraForGraphs", "ChimeraForImageClassification", "ChimeraForMaskedLM", "ChimeraForQuestionAnswering",

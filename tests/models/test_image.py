@@ -151,17 +151,20 @@ def test_what_a_checkpoint_lacks_is_initialised_and_what_it_has_is_kept(variant,
         if name.endswith(".D"):
             assert (value == 1).all()
         elif name in lacking:
-            assert value.abs().max() < 0.1
+            assert value.abs().max() < 5 * 0.02 * (768 / 32) ** 0.5
         else:
             assert torch.equal(value, kept[name]), name
 
 
 @pytest.mark.parametrize("topology", ["2d", "fwd_rev"])
 def test_initial_weights(topology):
-    model = chimera.create_model("chimera_image_test", hidden_size=128, topology=topology)
+    model, std = (
+        chimera.create_model("chimera_image_test", hidden_size=128, topology=topology),
+        0.02 * (768 / 128) ** 0.5,
+    )
     for name, parameter in model.named_parameters():
         if name.endswith(("proj.weight", "embedding.weight", "classifier.weight")):
-            assert 0.018 < parameter.std() < 0.022, name
+            assert 0.9 * std < parameter.std() < 1.1 * std, name
         if name.endswith(("embedding.bias", "classifier.bias")):
             assert (parameter == 0).all(), name
         if name.endswith(("norm.weight", ".D")):
@@ -287,7 +290,7 @@ def test_a_mirrored_image_is_seen_alike_by_mirrored_weights(axis):
         for layer in model.chimera.layers:
             mixer = layer.mixer
             mixer.conv.weight.copy_(mixer.conv.weight.flip(axis - 1))
-            steps = mixer.in_proj.weight[-mixer.splits[-1] :].view(mixer.num_heads, 2, 2, 2, -1)
+            steps = mixer.in_proj.weight.split(mixer.splits)[2].view(mixer.num_heads, 2, 2, 2, -1)
             steps.copy_(steps.flip(axis - 1))
             mixer.step_bias.copy_(mixer.step_bias.view(-1, 2, 2, 2).flip(axis - 1).flatten(1))
     mirrored = model.chimera(pixels.flip(axis)).last_hidden_state.unflatten(1, (3, 5))

@@ -28,6 +28,14 @@ KINDS = {
     "graph": (chimera.OnGraph(), zoo.random_graph(T, 30)),
     "graph, one step": (chimera.OnGraph(gamma=0.8, directional=False), zoo.random_graph(T, 30, loops=True)),
     "grid as graph": (chimera.OnGraph(), chimera.Grid((4, 6))),
+    "line, step": (chimera.OnLine(injection="step"), chimera.Line(T)),
+    "line, projected": (chimera.OnLine(injection="projected"), chimera.Line(T)),
+    "two lines, projected": (chimera.OnTwoLines(injection="projected"), chimera.UndirectedLine(T)),
+    "undirected line, projected": (chimera.OnUndirectedLine(injection="projected"), chimera.UndirectedLine(T)),
+    "image, projected": (chimera.OnGrid(injection="projected"), chimera.Grid((4, 6))),
+    "graph as dags, projected": (chimera.OnDAG(injection="projected"), zoo.random_graph(T, 30)),
+    "graph, step": (chimera.OnGraph(injection="step"), zoo.random_graph(T, 30)),
+    "graph, projected": (chimera.OnGraph(injection="projected"), zoo.random_graph(T, 30)),
 }
 ALL = pytest.mark.parametrize("name", KINDS)
 
@@ -385,3 +393,49 @@ RING = chimera.Graph(3, [[0, 1, 2], [1, 2, 0]])
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@ALL
+def test_identity_is_the_mixer_without_paths(name):
+    """With L = I a mixer equals itself on the same nodes, the weights of all edges zero and β as before."""
+    mixer, topology = build(name, conv=False)
+    identity = build(name, conv=False, resolvent="identity")[0]
+    identity.load_state_dict(mixer.state_dict())
+    x = features(2)
+    terms = mixer.kind.terms
+
+    def without_paths(*args):
+        return [(t, a._replace(weight=torch.zeros_like(a.weight))) for t, a in terms(*args)]
+
+    object.__setattr__(mixer.kind, "terms", without_paths)
+    try:
+        expected = mixer(x, topology)
+    finally:
+        object.__delattr__(mixer.kind, "terms")
+    torch.testing.assert_close(identity(x, topology), expected)
+    assert (identity(x, topology) - mixer(x, topology)).abs().max() > 1e-4
+    rows = identity.heard_by(3, x, topology)
+    assert torch.equal(rows.nonzero()[:, -1].unique(), torch.tensor([3]))
+
+
+@ALL
+def test_without_paths_and_convolution_only_steps_of_neighbours_matter(name):
+    """They enter β; with a projected injection nothing does."""
+    mixer, topology = build(name, conv=False, resolvent="identity")
+    x = features().requires_grad_()
+    gradient = torch.autograd.grad(mixer(x, topology)[5].sum(), x)[0]
+    source, target = topology.edge_index
+    neighbours = {5} if mixer.kind.injection == "projected" else {5, *source[target == 5].tolist()}
+    assert set(gradient.abs().sum(-1).nonzero().flatten().tolist()) <= neighbours
+    assert gradient[5].abs().max() > 0
+
+
+def test_unknown_resolvents_and_injections_are_named():
+    with pytest.raises(ValueError, match=r"resolvent must be one of .* found 'none'"):
+        chimera.Chimera(DIM, resolvent="none")
+    with pytest.raises(ValueError, match=r"injection must be one of .* found 'delta'"):
+        chimera.OnGraph(injection="delta")
+    for kind in (partial(chimera.OnGrid, normalize="sqrt"), partial(chimera.OnDAG, "sqrt"), chimera.OnUndirectedLine):
+        assert kind().injection == "step"
+        with pytest.raises(ValueError, match="hold injection needs row sums of A of at most one"):
+            kind(injection="hold")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from chimera_ssm.adjacency.injection import inject
 from chimera_ssm.adjacency.steps import (
     Adjacency,
     at,
@@ -29,14 +30,16 @@ def dag_adjacency(
     edge_step: Tensor | None = None,
     step: str = "mean",
     normalize: str = "mean",
+    injection: str | Tensor = "step",
     node_mask: Tensor | None = None,
 ) -> Adjacency:
     """Selective weights on any acyclic graph.
 
-        A_ij = exp(−Δ_ij) / n_i        B̄_i = (Σ_{j∈p(i)} Δ_ij) / n_i · B_i
+        A_ij = exp(−Δ_ij) / n_i
+        "step": B̄_i = (Σ_{j∈p(i)} Δ_ij) / n_i · B_i        "hold": B̄_i = (1 − Σ_j A_ij) B_i
 
     with Δ_ij the mean of Δ_i, Δ_j and, if given, the edge's own step. A node without in-edges injects with
-    its own step, ``B̄_i = Δ_i B_i``.
+    its own step, ``B̄_i = Δ_i B_i``; held, with 1.
 
     Args:
         topology: any acyclic topology.
@@ -45,11 +48,13 @@ def dag_adjacency(
         step: ``"mean"``, or ``"target"`` for Δ_ij = Δ_i.
         normalize: ``"mean"``, n_i = |p(i)|: every entry of L stays between 0 and 1 on any DAG; or ``"sqrt"``,
             n_i = √|p(i)|, the paper's: it diverges where many paths join, as on grids.
+        injection: ``"step"``, ``"hold"`` or β ``[..., H, T]``, see `chimera_ssm.adjacency.injection`.
         node_mask: True where there is a node, ``[..., T]``. A masked node loses its edges and injects nothing.
     """
     delta = check_steps("delta", delta, topology)
     source, target = ends(topology, delta.device)
-    return _adjacency(topology, at(delta, target), at(delta, source), delta, edge_step, step, normalize, node_mask)
+    return _adjacency(topology, at(delta, target), at(delta, source), delta, edge_step, step, normalize,
+                      injection, node_mask)  # fmt: skip
 
 
 def grid_adjacency(
@@ -58,6 +63,7 @@ def grid_adjacency(
     *,
     step: str = "mean",
     normalize: str = "mean",
+    injection: str | Tensor = "step",
     node_mask: Tensor | None = None,
 ) -> Adjacency:
     """As `dag_adjacency`, on a `GridDAG` or a batch of them, with a step per axis.
@@ -67,6 +73,7 @@ def grid_adjacency(
         delta: Δ > 0, ``[..., H, axes, T]``; a corner without in-edges injects with the mean over axes.
         step: as in `dag_adjacency`.
         normalize: as in `dag_adjacency`.
+        injection: as in `dag_adjacency`.
         node_mask: as in `dag_adjacency`.
     """
     axes = topology.found(num_axes)
@@ -83,6 +90,7 @@ def grid_adjacency(
         None,
         step,
         normalize,
+        injection,
         node_mask,
     )
 
@@ -116,6 +124,7 @@ def _adjacency(
     edge_step: Tensor | None,
     step: str,
     normalize: str,
+    injection: str | Tensor,
     node_mask: Tensor | None,
 ) -> Adjacency:
     _check_options(topology, edge_step, step, normalize)
@@ -132,15 +141,17 @@ def _adjacency(
     else:
         degree = sum_at(alive.long(), target, topology.num_nodes)
         delta, weight = delta.masked_fill(~alive, 0), weight.masked_fill(~alive, 0)
-    total = sum_at(delta, target, topology.num_nodes)
+    divisor = None
     if topology.found(paths_join):  # otherwise every n_i is one
         divisor = degree.clamp(min=1).to(own.dtype)
         divisor = divisor.sqrt() if normalize == "sqrt" else divisor
-        weight, total = weight / at(divisor, target), total / divisor
-    scale = torch.where(degree > 0, total, own)
-    if node_mask is not None:
-        scale = scale.masked_fill(~node_mask.unsqueeze(-2), 0)
-    return Adjacency(weight, scale)
+        weight = weight / at(divisor, target)
+
+    def step_injection() -> Tensor:
+        total = sum_at(delta, target, topology.num_nodes)
+        return torch.where(degree > 0, total if divisor is None else total / divisor, own)
+
+    return Adjacency(weight, inject(injection, step_injection, topology, weight, node_mask, normalize == "mean"))
 
 
 def _check_options(topology: Topology, edge_step: Tensor | None, step: str, normalize: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from chimera_ssm.adjacency.injection import inject
 from chimera_ssm.adjacency.steps import (
     Adjacency,
     at,
@@ -26,12 +27,14 @@ def graph_adjacency(
     delta_source: Tensor | None = None,
     edge_step: Tensor | None = None,
     gamma: float = 0.95,
+    injection: str | Tensor = "step",
     node_mask: Tensor | None = None,
 ) -> Adjacency:
     """Selective weights on any graph, row sums below γ.
 
         A_ij = exp(−(Δ¹_i + Δ²_j + Δ'_ij) / 3)        (the mean of two where there is no edge step)
-        A[i, :] ← γ A[i, :] / (Σ_j A_ij + exp(−Ψ_i))        B̄_i = Δ¹_i B_i
+        A[i, :] ← γ A[i, :] / (Σ_j A_ij + exp(−Ψ_i))
+        "step": B̄_i = Δ¹_i B_i        "hold": B̄_i = (1 − Σ_j A_ij) B_i
 
     I − A is a strictly diagonally dominant M-matrix: L exists, is not negative and ``‖L‖∞ ≤ 1/(1−γ)``. It is
     computed as γ times a softmax over the row's exponents and −Ψ_i, which is finite for steps of any size.
@@ -43,6 +46,7 @@ def graph_adjacency(
         delta_source: Δ² > 0, ``[..., H, T]``; Δ¹ if omitted, the paper's form without direction.
         edge_step: Δ' > 0 of each edge, ``[..., H, E]``.
         gamma: bound on the row sums, between 0 and 1.
+        injection: ``"step"``, ``"hold"`` or β ``[..., H, T]``, see `chimera_ssm.adjacency.injection`.
         node_mask: True where there is a node, ``[..., T]``. A masked node loses its edges and injects nothing.
     """
     check_gamma(gamma, 1.0)
@@ -57,8 +61,7 @@ def graph_adjacency(
     if (alive := edges_alive(topology, node_mask)) is not None:
         exponent = exponent.masked_fill(~alive, -torch.inf)
     weight = gamma * _row_softmax(exponent, -psi, target)
-    scale = delta if node_mask is None else delta.masked_fill(~node_mask.unsqueeze(-2), 0)
-    return Adjacency(weight, scale)
+    return Adjacency(weight, inject(injection, lambda: delta, topology, weight, node_mask))
 
 
 def _row_softmax(exponent: Tensor, rest: Tensor, target: Tensor) -> Tensor:

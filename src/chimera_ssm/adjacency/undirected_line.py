@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from chimera_ssm.adjacency.graph import check_gamma
+from chimera_ssm.adjacency.injection import inject
 from chimera_ssm.adjacency.steps import Adjacency, at, check_mask, check_steps, edges_alive, ends
 from chimera_ssm.errors import TopologyError
 from chimera_ssm.topology import Topology
@@ -23,6 +24,7 @@ def undirected_line_adjacency(
     *,
     delta_source: Tensor | None = None,
     gamma: float = 0.99,
+    injection: str | Tensor = "step",
     node_mask: Tensor | None = None,
 ) -> Adjacency:
     """Selective weights on an undirected line, the product over each two-cycle below γ²/4.
@@ -41,6 +43,8 @@ def undirected_line_adjacency(
         psi: Ψ, ``[..., H, T]``.
         delta_source: Δ² > 0, ``[..., H, T]``; Δ¹ if omitted.
         gamma: between 0 and 0.999.
+        injection: ``"step"`` or β ``[..., H, T]``, see `chimera_ssm.adjacency.injection`; ``"hold"`` raises where a row
+            sum exceeds one, which this normalisation allows.
         node_mask: True where there is a node, ``[..., T]``. A masked node loses its edges and injects nothing.
     """
     check_gamma(gamma, GAMMA_MAX)
@@ -58,8 +62,7 @@ def undirected_line_adjacency(
     weight = torch.exp(exponent - torch.logaddexp(exponent + reverse, log_psi) / 2 + math.log(gamma / 2))
     if (alive := edges_alive(topology, node_mask)) is not None:
         weight = weight.masked_fill(~alive, 0)
-    scale = delta if node_mask is None else delta.masked_fill(~node_mask.unsqueeze(-2), 0)
-    return Adjacency(weight, scale)
+    return Adjacency(weight, inject(injection, lambda: delta, topology, weight, node_mask, bounded=False))
 
 
 def are_undirected_lines(topology: Topology) -> bool:

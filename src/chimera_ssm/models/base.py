@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from chimera_ssm.models.width import initial_range
 from chimera_ssm.nn import M2, S4, Chimera, Hyena, mark_undecayed
 from chimera_ssm.nn.conv import LocalConv
 from chimera_ssm.nn.hyena import HyenaFilter
@@ -45,7 +46,7 @@ class ChimeraPreTrainedModel(PreTrainedModel):
 
     def _draw(self, module: nn.Module) -> None:
         """Projections and embeddings truncated normal, biases 0, norms 1; mixers and their parts know their own."""
-        std = self.config.initializer_range
+        std = initial_range(self.config)
         if isinstance(module, (nn.Linear, nn.Conv2d)):
             nn.init.trunc_normal_(module.weight, std=std)
             if module.bias is not None:

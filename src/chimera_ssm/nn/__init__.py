@@ -11,6 +11,7 @@ from chimera_ssm.nn.m2 import M2
 from chimera_ssm.nn.mixer import Chimera, MixerState
 from chimera_ssm.nn.mlp_mixer import MLPMixer
 from chimera_ssm.nn.s4 import S4
+from chimera_ssm.nn.share import resolvent_share
 
 __all__ = [
     "M2",
@@ -33,4 +34,5 @@ __all__ = [
     "WindowConv",
     "influence",
     "mark_undecayed",
+    "resolvent_share",
 ]

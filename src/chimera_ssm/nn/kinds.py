@@ -6,7 +6,7 @@ One class for each kind of topology. Options belong to the kind that has them; t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import ClassVar
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from chimera_ssm.adjacency import (
+    INJECTIONS,
     Adjacency,
     dag_adjacency,
     graph_adjacency,
@@ -32,13 +33,42 @@ SHARING = ("none", "complete", "row", "diagonal")
 class Kind(ABC):
     """What a mixer must know of the topologies it will meet.
 
+    Args:
+        injection: β of B̄ = β B, ``"hold"``, ``"step"`` or ``"projected"``, see `chimera_ssm.adjacency.injection`; if
+            omitted, ``"hold"`` where the row sums of A are at most one whatever the steps, else ``"step"``.
+
     Attributes:
         streams: whether the mixer has a recurrent form on a directed line.
         edge_features: whether edges may have a step of their own.
+        edge_step_scale: factor of the range that the edges' initial steps are drawn from.
     """
+
+    injection: str | None = field(default=None, kw_only=True)
 
     streams: ClassVar[bool] = False
     edge_features: ClassVar[bool] = False
+    edge_step_scale: ClassVar[float] = 1.0
+
+    def __post_init__(self) -> None:
+        if self.injection is None:
+            object.__setattr__(self, "injection", "hold" if self.rows_are_bounded else "step")
+        if self.injection not in INJECTIONS:
+            raise ValueError(f"injection must be one of {INJECTIONS}, found {self.injection!r}")
+        if self.injection == "hold" and not self.rows_are_bounded:
+            raise ValueError(
+                f"hold injection needs row sums of A of at most one, which {self} does not ensure; "
+                'use injection="step" or "projected"'
+            )
+
+    @property
+    def rows_are_bounded(self) -> bool:
+        """Whether the row sums of A are at most one, whatever the steps."""
+        return getattr(self, "normalize", "mean") == "mean"
+
+    @property
+    def num_injections(self) -> int:
+        """Signed projections for each node and head: one for each term of the sum if injection is projected."""
+        return len(self.sets) if self.injection == "projected" else 0
 
     @property
     @abstractmethod
@@ -65,9 +95,21 @@ class Kind(ABC):
 
     @abstractmethod
     def terms(
-        self, topology: Topology, steps: Tensor, edge_step: Tensor | None, node_mask: Tensor | None
+        self,
+        topology: Topology,
+        steps: Tensor,
+        edge_step: Tensor | None,
+        node_mask: Tensor | None,
+        projected: Tensor | None = None,
     ) -> list[tuple[Topology, Adjacency]]:
-        """Topologies and weights whose mixes are added up; ``steps [Z, H, S, T]``, ``edge_step [Z, H, E]``."""
+        """Topologies and weights whose mixes are added up.
+
+        Shapes: ``steps [Z, H, S, T]``, ``edge_step [Z, H, E]``, ``projected [Z, H, num_injections, T]``.
+        """
+
+    def _injection(self, projected: Tensor | None, term: int = 0) -> str | Tensor:
+        """The argument ``injection`` of the functions that give weights."""
+        return str(self.injection) if projected is None else projected[:, :, term]
 
 
 def _expect(topology: Topology, kind: type, what: str) -> str | None:
@@ -101,8 +143,10 @@ class OnLine(Kind):
     def accepts(self, topology: Topology) -> str | None:
         return _expect(topology, Line, "a Line or a batch of lines")
 
-    def terms(self, topology, steps, edge_step, node_mask):
-        return [(topology, dag_adjacency(topology, steps[:, :, 0], step=self.step, node_mask=node_mask))]
+    def terms(self, topology, steps, edge_step, node_mask, projected=None):
+        injection = self._injection(projected)
+        weights = dag_adjacency(topology, steps[:, :, 0], step=self.step, injection=injection, node_mask=node_mask)
+        return [(topology, weights)]
 
 
 @dataclass(frozen=True)
@@ -118,9 +162,10 @@ class OnTwoLines(Kind):
     def accepts(self, topology: Topology) -> str | None:
         return _expect(topology, UndirectedLine, "an UndirectedLine or a batch of them")
 
-    def terms(self, topology, steps, edge_step, node_mask):
+    def terms(self, topology, steps, edge_step, node_mask, projected=None):
         return [
-            (line, dag_adjacency(line, steps[:, :, d], node_mask=node_mask)) for d, line in enumerate(topology.dags())
+            (line, dag_adjacency(line, steps[:, :, d], injection=self._injection(projected, d), node_mask=node_mask))
+            for d, line in enumerate(topology.dags())
         ]
 
 
@@ -135,6 +180,9 @@ class OnUndirectedLine(Kind):
     gamma: float = 0.99
 
     num_steps: ClassVar[int] = 3
+    #: The paper's range of steps would give a gain of 0.03, as rows sum to at most γ rather than to 1 − Δ.
+    step_scales: ClassVar[tuple[float, ...]] = (14.0, 14.0, 14.0)
+    rows_are_bounded: ClassVar[bool] = False
 
     def conv(self, channels: int) -> LocalConv:
         return WindowConv(channels, width=7)
@@ -142,10 +190,16 @@ class OnUndirectedLine(Kind):
     def accepts(self, topology: Topology) -> str | None:
         return _expect(topology, UndirectedLine, "an UndirectedLine or a batch of them")
 
-    def terms(self, topology, steps, edge_step, node_mask):
+    def terms(self, topology, steps, edge_step, node_mask, projected=None):
         delta, delta_source, psi = steps.unbind(2)
         weights = undirected_line_adjacency(
-            topology, delta, psi, delta_source=delta_source, gamma=self.gamma, node_mask=node_mask
+            topology,
+            delta,
+            psi,
+            delta_source=delta_source,
+            gamma=self.gamma,
+            injection=self._injection(projected),
+            node_mask=node_mask,
         )
         return [(topology, weights)]
 
@@ -166,6 +220,7 @@ class OnGrid(Kind):
     normalize: str = "mean"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.sharing not in SHARING:
             raise ValueError(f"sharing must be one of {SHARING}, found {self.sharing!r}")
         if self.num_axes < 1:
@@ -203,12 +258,15 @@ class OnGrid(Kind):
             else f"a Grid with {self.num_axes} axes or a batch of them"
         )
 
-    def terms(self, topology, steps, edge_step, node_mask):
-        steps = steps.unflatten(2, (2**self.num_axes, self.num_axes))
-        return [
-            (dag, grid_adjacency(dag, steps[:, :, d], normalize=self.normalize, node_mask=node_mask))
-            for d, dag in enumerate(topology.dags())
-        ]
+    def terms(self, topology, steps, edge_step, node_mask, projected=None):
+        steps, terms = steps.unflatten(2, (2**self.num_axes, self.num_axes)), []
+        for d, dag in enumerate(topology.dags()):
+            injection = self._injection(projected, d)
+            weights = grid_adjacency(
+                dag, steps[:, :, d], normalize=self.normalize, injection=injection, node_mask=node_mask
+            )
+            terms.append((dag, weights))
+        return terms
 
 
 @dataclass(frozen=True)
@@ -234,13 +292,20 @@ class OnDAG(Kind):
     def accepts(self, topology: Topology) -> str | None:
         return None
 
-    def terms(self, topology, steps, edge_step, node_mask):
+    def terms(self, topology, steps, edge_step, node_mask, projected=None):
         terms, dags = [], _dags(topology)
         for d, dag in enumerate(dags):
             own = edge_step
             if edge_step is not None and not topology.is_acyclic:
                 own = edge_step.index_select(-1, topology.found(_edges_of_dag, d, edge_step.device))
-            weights = dag_adjacency(dag, steps[:, :, 0], edge_step=own, normalize=self.normalize, node_mask=node_mask)
+            weights = dag_adjacency(
+                dag,
+                steps[:, :, 0],
+                edge_step=own,
+                normalize=self.normalize,
+                injection=self._injection(projected),
+                node_mask=node_mask,
+            )
             if len(dags) > 1 and not topology.found(_equally_many):
                 weights = self._shared(weights, d, len(dags), topology.found(_counts, steps.device))
             terms.append((dag, weights))
@@ -319,7 +384,7 @@ class OnGraph(Kind):
     def accepts(self, topology: Topology) -> str | None:
         return None
 
-    def terms(self, topology, steps, edge_step, node_mask):
+    def terms(self, topology, steps, edge_step, node_mask, projected=None):
         delta, psi = steps[:, :, 0], steps[:, :, 1]
         weights = graph_adjacency(
             topology,
@@ -328,6 +393,7 @@ class OnGraph(Kind):
             delta_source=steps[:, :, 2] if self.directional else None,
             edge_step=edge_step,
             gamma=self.gamma,
+            injection=self._injection(projected),
             node_mask=node_mask,
         )
         return [(topology, weights)]

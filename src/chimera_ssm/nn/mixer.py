@@ -10,12 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from chimera_ssm.adjacency import inverse_softplus
+from chimera_ssm.adjacency import Adjacency, inverse_softplus
 from chimera_ssm.nn.decay import mark_undecayed
 from chimera_ssm.nn.kinds import Kind, OnGraph, check_kind
 from chimera_ssm.nn.norm import HeadNorm
 from chimera_ssm.solvers import Neumann, Solver, mix, solve
 from chimera_ssm.topology import Line, Topology
+
+RESOLVENTS = ("exact", "identity")
 
 
 class MixerState(NamedTuple):
@@ -50,6 +52,9 @@ class Chimera(nn.Module):
         gate: whether to gate the output by ``silu(z)``.
         edge_dim: features of an edge, for kinds that have them.
         kind: what topologies the mixer is for, see `chimera_ssm.nn.kinds`; the default takes any.
+        conv: whether V, B and C go through a local convolution.
+        resolvent: ``"exact"``, or ``"identity"`` for L = I with everything else unchanged: what the mixer does without
+            paths, for ablations.
         solver: the fastest exact one if omitted.
         dt_min: least initial step.
         dt_max: largest initial step; both are multiplied by the kind's `step_scales`.
@@ -73,6 +78,8 @@ class Chimera(nn.Module):
         gate: bool = True,
         edge_dim: int | None = None,
         kind: Kind | None = None,
+        conv: bool = True,
+        resolvent: str = "exact",
         solver: Solver | None = None,
         dt_min: float = 0.001,
         dt_max: float = 0.1,
@@ -81,15 +88,17 @@ class Chimera(nn.Module):
         self.dim, self.width, self.state_size = dim, expand * dim, state_size
         self.num_heads = max(1, self.width // 64) if num_heads is None else num_heads
         self.groups, self.kind, self.solver = groups, OnGraph() if kind is None else kind, solver
-        self.dt_range = dt_min, dt_max
+        self.resolvent, self.dt_range = resolvent, (dt_min, dt_max)
         self._check_sizes(edge_dim)
 
-        H, S = self.num_heads, self.kind.num_steps
+        H, S, J = self.num_heads, self.kind.num_steps, self.kind.num_injections
         self.num_sets = max(self.kind.sets) + 1
         channels = self.width + 2 * self.num_sets * groups * state_size
-        self.splits = [self.width if gate else 0, channels, H * S]
+        self.splits = [self.width if gate else 0, channels, H * S, H * J]
         self.in_proj = nn.Linear(dim, sum(self.splits), bias=False)
-        self.conv = self.kind.conv(channels)
+        self.conv = self.kind.conv(channels) if conv else None
+        if self.conv is not None:
+            self.conv.shifted_from, self.conv.shift = self.width, _inverse_silu(state_size**-0.5)
         self.step_bias = nn.Parameter(torch.empty(H, S))
         self.edge_proj = None if edge_dim is None else nn.Linear(edge_dim, H, bias=False)
         self.edge_bias = None if edge_dim is None else nn.Parameter(torch.empty(H))
@@ -99,6 +108,8 @@ class Chimera(nn.Module):
         self.reset_parameters()
 
     def _check_sizes(self, edge_dim: int | None) -> None:
+        if self.resolvent not in RESOLVENTS:
+            raise ValueError(f"resolvent must be one of {RESOLVENTS}, found {self.resolvent!r}")
         if self.width % self.num_heads:
             raise ValueError(
                 f"the inner width {self.width} (expand · dim) must be divisible by num_heads, found {self.num_heads}"
@@ -117,9 +128,10 @@ class Chimera(nn.Module):
         return [p for p in (self.step_bias, self.edge_bias, self.norm.D) if p is not None]
 
     def reset_parameters(self) -> None:
-        """Steps log-uniform in [dt_min, dt_max]; projections, convolution and norm as their modules do."""
+        """Steps log-uniform in [dt_min, dt_max], spread over the heads; all else as the modules do."""
         self.in_proj.reset_parameters()
-        self.conv.reset_parameters()
+        if self.conv is not None:
+            self.conv.reset_parameters()
         self.norm.reset_parameters()
         self.out_proj.reset_parameters()
         if self.edge_proj is not None:
@@ -131,9 +143,10 @@ class Chimera(nn.Module):
         low, high = map(math.log, self.dt_range)
         scales = self.step_bias.new_tensor(self.kind.step_scales)
         with torch.no_grad():
-            for bias, scale in ((self.step_bias, scales), (self.edge_bias, 1.0)):
+            for bias, scale in ((self.step_bias, scales), (self.edge_bias, self.kind.edge_step_scale)):
                 if bias is not None:
-                    bias.copy_(inverse_softplus(torch.empty_like(bias).uniform_(low, high).exp() * scale))
+                    steps = torch.exp(low + (high - low) * _stratified(bias))
+                    bias.copy_(inverse_softplus(steps * scale))
 
     def extra_repr(self) -> str:
         """Sizes, for ``print``."""
@@ -152,13 +165,14 @@ class Chimera(nn.Module):
         """
         self._check_input(x, topology, edge_attr, node_mask)
         lead, x, node_mask = self._flattened(x, topology, node_mask)
-        z, features, steps = self.in_proj(x).split(self.splits, dim=-1)
-        features = self.conv(features, topology, activate=True)
+        z, features, steps, projected = self.in_proj(x).split(self.splits, dim=-1)
+        features = F.silu(features) if self.conv is None else self.conv(features, topology, activate=True)
         if node_mask is not None:
             features = features.masked_fill(~node_mask.unsqueeze(-1), 0)
         V, B, C = self._heads(features)
-        edge_step = self._edge_steps(edge_attr, lead)
-        y = self._mix(topology, self._steps(steps), edge_step, node_mask, V, B, C)
+        steps = self._steps(steps), self._edge_steps(edge_attr, lead)
+        terms = self.kind.terms(topology, *steps, node_mask, self._injections(projected))
+        y = self._mix(terms, V, B, C)
         y = self.norm(y, V, z if z.shape[-1] else None)
         return self.out_proj(y.to(z.dtype)).reshape(*lead, topology.num_nodes, self.dim)
 
@@ -187,11 +201,17 @@ class Chimera(nn.Module):
             if not 0 <= one < topology.num_nodes:
                 raise ValueError(f"nodes are numbered 0 to {topology.num_nodes - 1}, found {one}")
         lead, x, node_mask = self._flattened(x, topology, node_mask)
-        steps = self._steps(self.in_proj(x).split(self.splits, dim=-1)[2])
+        _, _, steps, projected = self.in_proj(x).split(self.splits, dim=-1)
+        steps = self._steps(steps)
         unit = torch.zeros(1, topology.num_nodes, len(nodes), dtype=steps.dtype, device=x.device)
         unit[0, nodes, range(len(nodes))] = 1
-        terms = self.kind.terms(topology, steps, self._edge_steps(edge_attr, lead), node_mask)
-        solved = [solve(t.flip(), a.weight, unit.expand(self.num_heads, -1, -1), self.solver) for t, a in terms]
+        edge_step = self._edge_steps(edge_attr, lead)
+        terms = self.kind.terms(topology, steps, edge_step, node_mask, self._injections(projected))
+        unit = unit.expand(self.num_heads, -1, -1)
+        if self.resolvent == "identity":
+            solved = [unit.expand(*a.weight.shape[:-1], -1, -1) for _, a in terms]
+        else:
+            solved = [solve(t.flip(), a.weight, unit, self.solver) for t, a in terms]
         heard = [s * (a.scale != 0).unsqueeze(-1) for s, (_, a) in zip(solved, terms, strict=True)]
         rows = torch.stack(heard).sum(0).mT.reshape(*lead, self.num_heads, len(nodes), topology.num_nodes)
         return rows.squeeze(-2) if isinstance(node, int) else rows
@@ -210,19 +230,22 @@ class Chimera(nn.Module):
         """
         self._check_streams()
         lead, x = x.shape[:-1], x.reshape(-1, self.dim)
-        z, features, steps = self.in_proj(x).split(self.splits, dim=-1)
+        z, features, steps, projected = self.in_proj(x).split(self.splits, dim=-1)
         steps = self._steps(steps.unsqueeze(1)).squeeze(-1)
-        window = features.new_zeros(x.shape[0], self.conv.reach - 1, features.shape[-1])
+        reach = 1 if self.conv is None else self.conv.reach
+        window = features.new_zeros(x.shape[0], reach - 1, features.shape[-1])
         window = torch.cat([window if state is None else state.window, features.unsqueeze(1)], dim=1)
-        features = self.conv(window, Line(window.shape[1]), activate=True)[:, -1:]
+        line = Line(window.shape[1])
+        features = (F.silu(window) if self.conv is None else self.conv(window, line, activate=True))[:, -1:]
         V, B, C = (t[..., 0, :] for t in self._heads(features))
         B, C = (t[:, 0].repeat_interleave(self.num_heads // self.groups, dim=1).to(steps.dtype) for t in (B, C))
         V = V.to(steps.dtype)
 
         seen = steps.unsqueeze(-1) if state is None else torch.stack([state.steps, steps], dim=-1)
-        ((_, (weight, scale)),) = self.kind.terms(Line(seen.shape[-1]), seen, None, None)
+        projected = self._injections(projected.unsqueeze(1))
+        ((_, (weight, scale)),) = self.kind.terms(Line(seen.shape[-1]), seen, None, None, projected)
         hidden = scale[..., -1, None, None] * B.unsqueeze(-1) * V.unsqueeze(-2)
-        if state is not None:
+        if state is not None and self.resolvent != "identity":
             hidden = hidden + weight.unsqueeze(-1) * state.hidden
         y = self.norm(C.unsqueeze(-2) @ hidden, V.unsqueeze(-2), z.unsqueeze(1) if z.shape[-1] else None)
         return self.out_proj(y.to(z.dtype)).reshape(*lead, self.dim), MixerState(window[:, 1:], steps, hidden)
@@ -251,6 +274,13 @@ class Chimera(nn.Module):
         steps = steps.unflatten(-1, self.step_bias.shape).movedim(1, 3)
         return F.softplus(steps.to(_at_least_float32(steps)) + self.step_bias.unsqueeze(-1))
 
+    def _injections(self, projected: Tensor) -> Tensor | None:
+        """Signed injections ``[Z, H, J, T]`` of projections ``[Z, T, H·J]``, in float32 at least."""
+        if not self.kind.num_injections:
+            return None
+        projected = projected.unflatten(-1, (self.num_heads, -1)).movedim(1, 3)
+        return projected.to(_at_least_float32(projected))
+
     def _edge_steps(self, edge_attr: Tensor | None, lead: tuple[int, ...]) -> Tensor | None:
         """Step sizes of edges, ``[Z, H, E]``."""
         if self.edge_proj is None or self.edge_bias is None or edge_attr is None:
@@ -260,31 +290,16 @@ class Chimera(nn.Module):
         steps = steps.expand(*lead, -1, -1)
         return steps.reshape(math.prod(lead), *steps.shape[-2:])  # −1 would be ambiguous where there are no edges
 
-    def _mix(
-        self,
-        topology: Topology,
-        steps: Tensor,
-        edge_step: Tensor | None,
-        node_mask: Tensor | None,
-        V: Tensor,
-        B: Tensor,
-        C: Tensor,
-    ) -> Tensor:
-        """``Σ_d (L_d ⊙ C_d B̄_dᵀ) V / √d``, ``[Z, H, T, P]``, in the precision of the steps."""
-        terms = self.kind.terms(topology, steps, edge_step, node_mask)
+    def _mix(self, terms: list[tuple[Topology, Adjacency]], V: Tensor, B: Tensor, C: Tensor) -> Tensor:
+        """``Σ_d (L_d ⊙ C_d B̄_dᵀ) V / √d``, ``[Z, H, T, P]``, in the precision of the weights."""
         Bs, Cs = B.unbind(1), C.unbind(1)
         sets = self.kind.sets if len(self.kind.sets) > 1 else self.kind.sets * len(terms)
         # The sum of several terms is divided by way of B̄, which is small.
         scales = [a.scale if len(terms) == 1 else a.scale / math.sqrt(len(terms)) for _, a in terms]
-        return mix(
-            [dag for dag, _ in terms],
-            [weights.weight for _, weights in terms],
-            [Cs[s] for s in sets],
-            [Bs[s] for s in sets],
-            V.to(steps.dtype),
-            scales,
-            self.solver,
-        )
+        Bs, Cs, V = [Bs[s] for s in sets], [Cs[s] for s in sets], V.to(scales[0].dtype)
+        if self.resolvent == "identity":
+            return _mix_identity(Cs, Bs, V, scales)
+        return mix([dag for dag, _ in terms], [weights.weight for _, weights in terms], Cs, Bs, V, scales, self.solver)
 
     def _check_input(self, x: Tensor, topology: Topology, edge_attr: Tensor | None, node_mask: Tensor | None) -> None:
         check_kind(self.kind, topology)
@@ -338,6 +353,31 @@ class Chimera(nn.Module):
                 f"the recurrent form is exact, and this mixer approximates by {self.solver}; "
                 "call it on the whole line, or build it without a solver"
             )
+
+
+def _mix_identity(Cs: list[Tensor], Bs: list[Tensor], V: Tensor, scales: list[Tensor]) -> Tensor:
+    """`mix` with L = I: ``Σ_d β_d (C_d · B_d) V`` at each node by itself."""
+    heads = V.shape[1]
+    dots = [(C.to(V.dtype) * B.to(V.dtype)).sum(-1) for C, B in zip(Cs, Bs, strict=True)]
+    dots = [dot.repeat_interleave(heads // dot.shape[1], dim=1) for dot in dots]
+    return torch.stack([s * dot for s, dot in zip(scales, dots, strict=True)]).sum(0).unsqueeze(-1) * V
+
+
+def _stratified(like: Tensor) -> Tensor:
+    """Uniform in [0, 1), one draw in each of the H intervals of equal size along the first dimension, in random order.
+
+    With few heads, independent draws would now and then leave out short or long steps altogether.
+    """
+    return (torch.rand_like(like).argsort(dim=0) + torch.rand_like(like)) / len(like)
+
+
+def _inverse_silu(y: float) -> float:
+    """The x > 0 with ``silu(x) = y``, for y > 0, by Newton's method."""
+    x = y
+    for _ in range(50):
+        s = 1 / (1 + math.exp(-x))
+        x -= (x * s - y) / (s + x * s * (1 - s))
+    return x
 
 
 def _check_lead(name: str, found: Sequence[int], lead: Sequence[int]) -> None:

@@ -36,7 +36,8 @@ class ChimeraImageConfig(PreTrainedConfig):
         drop_path: probability of dropping the last block in training; rises linearly from the first block, with 0.
         mixer: ``"chimera"``, or a baseline in its place, ``"s4"`` or ``"hyena"``. These read patches row after row and
             heed neither topology nor heads.
-        initializer_range: standard deviation of initial weights of projections.
+        initializer_range: standard deviation of initial weights of projections at 768 features; with ``hidden_size``
+            features it is multiplied by √(768 / hidden_size), so that layers of any width start alike.
         kwargs: what all configurations of `transformers` take, such as ``num_labels`` and ``id2label``.
     """
 

@@ -25,7 +25,8 @@ class ChimeraTextConfig(PreTrainedConfig):
         max_length: longest text, for the baseline ``"mlp"`` alone: Chimera has none.
         drop_path: probability of dropping the last block in training; rises linearly from the first block, with 0.
         classifier_dropout: of the features that heads for classes and spans see.
-        initializer_range: standard deviation of initial weights of embeddings and projections.
+        initializer_range: standard deviation of initial weights of embeddings and projections at 768 features; with ``hidden_size``
+            features it is multiplied by √(768 / hidden_size), so that layers of any width start alike.
         tie_word_embeddings: whether words are predicted with the weights that embed them.
         pad_token_id: the token that fills up a batch; it is ``attention_mask`` that tells where.
         kwargs: what all configurations of `transformers` take, such as ``num_labels`` and ``problem_type``.
