@@ -18,6 +18,8 @@ from chimera_ssm.adjacency.steps import (
 )
 from chimera_ssm.topology import Topology
 
+NORMALIZERS = ("row", "column")
+
 
 def graph_adjacency(
     topology: Topology,
@@ -27,10 +29,11 @@ def graph_adjacency(
     delta_source: Tensor | None = None,
     edge_step: Tensor | None = None,
     gamma: float = 0.95,
+    normalize: str = "row",
     injection: str | Tensor = "step",
     node_mask: Tensor | None = None,
 ) -> Adjacency:
-    """Selective weights on any graph, row sums below γ.
+    """Selective weights on any graph, row sums (or column sums) below γ.
 
         A_ij = exp(−(Δ¹_i + Δ²_j + Δ'_ij) / 3)        (the mean of two where there is no edge step)
         A[i, :] ← γ A[i, :] / (Σ_j A_ij + exp(−Ψ_i))
@@ -39,17 +42,24 @@ def graph_adjacency(
     I − A is a strictly diagonally dominant M-matrix: L exists, is not negative and ``‖L‖∞ ≤ 1/(1−γ)``. It is
     computed as γ times a softmax over the row's exponents and −Ψ_i, which is finite for steps of any size.
 
+    The authors' code normalises columns instead, over the edges that leave a node, which bounds ``‖L‖₁``:
+
+        A[:, j] ← A[:, j] / (max(1, Σ_i A_ij + exp(−Ψ_j)) + 1/γ − 1)
+
     Args:
         topology: any topology.
         delta: Δ¹ > 0, ``[..., H, T]``.
         psi: Ψ, ``[..., H, T]``.
         delta_source: Δ² > 0, ``[..., H, T]``; Δ¹ if omitted, the paper's form without direction.
         edge_step: Δ' > 0 of each edge, ``[..., H, E]``.
-        gamma: bound on the row sums, between 0 and 1.
+        gamma: bound on the row or column sums, between 0 and 1.
+        normalize: ``"row"`` or ``"column"``.
         injection: ``"step"``, ``"hold"`` or β ``[..., H, T]``, see `chimera_ssm.adjacency.injection`.
         node_mask: True where there is a node, ``[..., T]``. A masked node loses its edges and injects nothing.
     """
     check_gamma(gamma, 1.0)
+    if normalize not in NORMALIZERS:
+        raise ValueError(f"normalize must be one of {NORMALIZERS}, found {normalize!r}")
     delta, psi = check_steps("delta", delta, topology), check_steps("psi", psi, topology)
     delta_source = delta if delta_source is None else check_steps("delta_source", delta_source, topology)
     node_mask = check_mask(node_mask, topology)
@@ -60,8 +70,13 @@ def graph_adjacency(
     exponent = -torch.stack(torch.broadcast_tensors(*steps)).mean(0)
     if (alive := edges_alive(topology, node_mask)) is not None:
         exponent = exponent.masked_fill(~alive, -torch.inf)
-    weight = gamma * _row_softmax(exponent, -psi, target)
-    return Adjacency(weight, inject(injection, lambda: delta, topology, weight, node_mask))
+    if normalize == "row":
+        weight = gamma * _row_softmax(exponent, -psi, target)
+    else:
+        weight = torch.exp(exponent)
+        total = sum_at(weight, source, topology.num_nodes) + torch.exp(-psi)
+        weight = weight / at(total.clamp(min=1) + (1 / gamma - 1), source)
+    return Adjacency(weight, inject(injection, lambda: delta, topology, weight, node_mask, normalize == "row"))
 
 
 def _row_softmax(exponent: Tensor, rest: Tensor, target: Tensor) -> Tensor:

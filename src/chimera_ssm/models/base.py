@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -29,9 +30,11 @@ class ChimeraPreTrainedModel(PreTrainedModel):
         load: Any = super().from_pretrained
         model, info = load(*args, output_loading_info=True, **kwargs)
         if any(name.endswith(".mixer.D") for name in info["unexpected_keys"]):
-            # Saved before D became a parameter of the mixer's norm.
+            # Saved before D became a parameter of the mixer's norm, and before there was any injection but the step.
+            kwargs = {"injection": "step", **kwargs}
             renamed = {".mixer.D": ".mixer.norm.D", **kwargs.pop("key_mapping", {})}
             model, info = load(*args, output_loading_info=True, key_mapping=renamed, **kwargs)
+        _check_layers(info["missing_keys"], info["unexpected_keys"])
         mark_undecayed(model)
         return (model, info) if output_loading_info else model
 
@@ -57,3 +60,14 @@ class ChimeraPreTrainedModel(PreTrainedModel):
             module.reset_parameters()
         elif isinstance(module, (Chimera, S4, Hyena, M2)):
             module.reset_own_parameters()
+
+
+def _check_layers(missing: Iterable[str], unexpected: Iterable[str]) -> None:
+    """Refuse weights of layers that are arranged in another way; heads may differ, and parameters may be left out."""
+    ours, theirs = (sorted(name for name in names if ".layers." in name) for names in (missing, unexpected))
+    if ours and theirs:
+        raise ValueError(
+            f"these weights do not fit the model: {len(theirs)} weights of its layers are unknown (the first is "
+            f"{theirs[0]}) and {len(ours)} are missing (the first is {ours[0]}); they were saved by another version of "
+            "chimera-ssm, whose layers were arranged differently: train the model again, or install that version"
+        )

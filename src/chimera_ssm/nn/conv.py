@@ -25,17 +25,18 @@ class LocalConv(nn.Module, ABC):
     #: Nodes of a directed line, the last one included, that an output of a causal convolution sees.
     reach: int
     bias: nn.Parameter
-    #: Channel from which on initial biases are shifted, and by how much.
-    shifted_from: int = 0
-    shift: float = 0.0
+    #: Channel from which on biases start with a common value, and that value; ``None`` draws all of them.
+    constant_from: int = 0
+    constant: float | None = None
 
     @abstractmethod
     def reset_parameters(self) -> None:
         """Draw the parameters anew."""
 
-    def _shift_bias(self) -> None:
-        with torch.no_grad():
-            self.bias[self.shifted_from :] += self.shift
+    def _set_constant_biases(self) -> None:
+        if self.constant is not None:
+            with torch.no_grad():
+                self.bias[self.constant_from :] = self.constant
 
     @abstractmethod
     def forward(self, x: Tensor, topology: Topology, activate: bool = False) -> Tensor:
@@ -70,7 +71,7 @@ class WindowConv(LocalConv):
         bound = prod(self.weight.shape[1:]) ** -0.5
         nn.init.uniform_(self.weight, -bound, bound)
         nn.init.uniform_(self.bias, -bound, bound)
-        self._shift_bias()
+        self._set_constant_biases()
 
     def forward(self, x: Tensor, topology: Topology, activate: bool = False) -> Tensor:
         if _half_on_cpu(x):
@@ -209,7 +210,7 @@ class NeighbourConv(LocalConv):
         """Uniform within ±1/√2: a window of two, the node and its neighbourhood."""
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -(2**-0.5), 2**-0.5)
-        self._shift_bias()
+        self._set_constant_biases()
 
     def forward(self, x: Tensor, topology: Topology, activate: bool = False) -> Tensor:
         source, target = topology.tensors("edge_index", x.device)

@@ -24,7 +24,7 @@ from chimera_ssm.adjacency import (
 )
 from chimera_ssm.errors import TopologyError
 from chimera_ssm.nn.conv import LocalConv, NeighbourConv, WindowConv
-from chimera_ssm.topology import DAG, Batch, Grid, Line, Topology, UndirectedLine
+from chimera_ssm.topology import DAG, Batch, Graph, Grid, Line, Topology, UndirectedLine
 
 SHARING = ("none", "complete", "row", "diagonal")
 
@@ -63,7 +63,7 @@ class Kind(ABC):
     @property
     def rows_are_bounded(self) -> bool:
         """Whether the row sums of A are at most one, whatever the steps."""
-        return getattr(self, "normalize", "mean") == "mean"
+        return getattr(self, "normalize", "mean") in ("mean", "row")
 
     @property
     def num_injections(self) -> int:
@@ -278,9 +278,11 @@ class OnDAG(Kind):
 
     Args:
         normalize: ``"mean"`` or ``"sqrt"``, see `dag_adjacency`.
+        num_roots: roots of the DAGs of a graph with cycles; each gives two, one away from it and one towards it.
     """
 
     normalize: str = "mean"
+    num_roots: int = 1
 
     streams: ClassVar[bool] = True
     edge_features: ClassVar[bool] = True
@@ -293,11 +295,11 @@ class OnDAG(Kind):
         return None
 
     def terms(self, topology, steps, edge_step, node_mask, projected=None):
-        terms, dags = [], _dags(topology)
+        terms, dags = [], _dags(topology, self.num_roots)
         for d, dag in enumerate(dags):
             own = edge_step
             if edge_step is not None and not topology.is_acyclic:
-                own = edge_step.index_select(-1, topology.found(_edges_of_dag, d, edge_step.device))
+                own = edge_step.index_select(-1, topology.found(_edges_of_dag, d, self.num_roots, edge_step.device))
             weights = dag_adjacency(
                 dag,
                 steps[:, :, 0],
@@ -306,8 +308,8 @@ class OnDAG(Kind):
                 injection=self._injection(projected),
                 node_mask=node_mask,
             )
-            if len(dags) > 1 and not topology.found(_equally_many):
-                weights = self._shared(weights, d, len(dags), topology.found(_counts, steps.device))
+            if len(dags) > 1 and not topology.found(_equally_many, self.num_roots):
+                weights = self._shared(weights, d, len(dags), topology.found(_counts, self.num_roots, steps.device))
             terms.append((dag, weights))
         return terms
 
@@ -317,39 +319,43 @@ class OnDAG(Kind):
         return weights._replace(scale=weights.scale * share)
 
 
-def _dags(topology: Topology) -> tuple[Topology, ...]:
+def _dags(topology: Topology, roots: int) -> tuple[Topology, ...]:
     """What stands for a topology: itself or its DAGs; each part of a union is as it is alone."""
     if topology.is_acyclic:
         return (topology,)
-    return topology.dags() if topology.found(_equally_many) else topology._relatives(Batch, _unequally_many)
+    if topology.num_parts == 1 and not isinstance(topology, Batch) and roots == 1:
+        return topology.dags()
+    return topology._relatives(Batch, _dags_of_parts, roots)
 
 
-def _of_part(part: Topology) -> tuple[Topology, ...]:
-    return (part,) if part.is_acyclic else part.dags()
+def _of_part(part: Topology, roots: int) -> tuple[Topology, ...]:
+    if part.is_acyclic:
+        return (part,)
+    return part.dags(min(roots, part.num_nodes)) if isinstance(part, Graph) else part.dags()
 
 
-def _equally_many(topology: Topology) -> bool:
+def _equally_many(topology: Topology, roots: int) -> bool:
     """Whether as many DAGs stand for each part as for any other."""
-    return len({len(_of_part(part)) for part in topology.parts}) == 1
+    return len({len(_of_part(part, roots)) for part in topology.parts}) == 1
 
 
-def _unequally_many(topology: Topology) -> tuple[Batch, ...]:
+def _dags_of_parts(topology: Topology, roots: int) -> tuple[Batch, ...]:
     """The parts' DAGs, first with first and so on; a part that has no more of them is without edges."""
     bare = [part.once("bare", lambda n=part.num_nodes: DAG(n, np.empty((2, 0), int))) for part in topology.parts]
-    rows = zip_longest(*map(_of_part, topology.parts))
+    rows = zip_longest(*(_of_part(part, roots) for part in topology.parts))
     unions = [Batch(tuple(dag or none for dag, none in zip(row, bare, strict=True))) for row in rows]
     return tuple(union.to(topology.device) for union in unions)
 
 
-def _counts(topology: Topology, device: torch.device) -> Tensor:
+def _counts(topology: Topology, roots: int, device: torch.device) -> Tensor:
     """Number of DAGs that stand for the part of each node, ``[T]``."""
-    counts = np.repeat([len(_of_part(part)) for part in topology.parts], topology.part_sizes)
+    counts = np.repeat([len(_of_part(part, roots)) for part in topology.parts], topology.part_sizes)
     return torch.from_numpy(counts).to(device)
 
 
-def _edges_of_dag(topology: Topology, d: int, device: torch.device) -> Tensor:
+def _edges_of_dag(topology: Topology, d: int, roots: int, device: torch.device) -> Tensor:
     """Numbers in ``topology`` of the edges of one of its DAGs."""
-    edges = _dags(topology)[d].edge_index.cpu().numpy()
+    edges = _dags(topology, roots)[d].edge_index.cpu().numpy()
     return torch.from_numpy(topology.find_edges(*edges)).to(device)
 
 
@@ -360,13 +366,19 @@ class OnGraph(Kind):
     Args:
         gamma: bound of the row sums of A, between 0 and 1.
         directional: separate steps for the two ends of an edge; else one for both.
+        normalize: ``"row"``, or ``"column"`` as in the authors' code, see `graph_adjacency`.
+        shared_bias: one bias per head for all steps, as in the authors' code, which draws Ψ from their range, too.
     """
 
     gamma: float = 0.95
     directional: bool = True
+    normalize: str = "row"
+    shared_bias: bool = False
 
     streams: ClassVar[bool] = True
     edge_features: ClassVar[bool] = True
+    #: Within a row only differences of steps matter: with steps near zero edges would all weigh the same.
+    edge_step_scale: ClassVar[float] = 100.0
 
     @property
     def num_steps(self) -> int:
@@ -374,9 +386,13 @@ class OnGraph(Kind):
 
     @property
     def step_scales(self) -> tuple[float, ...]:
+        if self.shared_bias:
+            return (1.0,) * self.num_steps
+        # Δ¹ also scales the step injection, whose gain would be 0.1 otherwise; row sums hardly depend on it.
+        delta = 3.0 if self.injection == "step" else 1.0
         # Ψ begins between 0.1 and 10: row sums of A between half of γ and nearly γ. In the range of the steps all would
         # be near the half, and what a node hears would fall to a third with each hop; learning does not begin beyond 3.
-        return (1.0, 100.0, 1.0)[: self.num_steps]
+        return (delta, 100.0, 1.0)[: self.num_steps]
 
     def conv(self, channels: int) -> LocalConv:
         return NeighbourConv(channels)
@@ -393,6 +409,7 @@ class OnGraph(Kind):
             delta_source=steps[:, :, 2] if self.directional else None,
             edge_step=edge_step,
             gamma=self.gamma,
+            normalize=self.normalize,
             injection=self._injection(projected),
             node_mask=node_mask,
         )

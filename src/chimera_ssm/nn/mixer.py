@@ -98,10 +98,12 @@ class Chimera(nn.Module):
         self.in_proj = nn.Linear(dim, sum(self.splits), bias=False)
         self.conv = self.kind.conv(channels) if conv else None
         if self.conv is not None:
-            self.conv.shifted_from, self.conv.shift = self.width, _inverse_silu(state_size**-0.5)
-        self.step_bias = nn.Parameter(torch.empty(H, S))
+            # C · B starts near one, so that the mix starts as an average: silu(bias)² = 1 / N.
+            self.conv.constant_from, self.conv.constant = self.width, _inverse_silu(state_size**-0.5)
+        shared_bias = getattr(self.kind, "shared_bias", False)
+        self.step_bias = nn.Parameter(torch.empty(H, 1 if shared_bias else S))
         self.edge_proj = None if edge_dim is None else nn.Linear(edge_dim, H, bias=False)
-        self.edge_bias = None if edge_dim is None else nn.Parameter(torch.empty(H))
+        self.edge_bias = None if edge_dim is None or shared_bias else nn.Parameter(torch.empty(H))
         self.norm = HeadNorm(H, self.width)
         self.out_proj = nn.Linear(self.width, dim, bias=False)
         mark_undecayed(self)
@@ -141,7 +143,7 @@ class Chimera(nn.Module):
     def reset_own_parameters(self) -> None:
         """Steps alone: the parameters that are in none of the mixer's modules."""
         low, high = map(math.log, self.dt_range)
-        scales = self.step_bias.new_tensor(self.kind.step_scales)
+        scales = self.step_bias.new_tensor(self.kind.step_scales[: self.step_bias.shape[1]])
         with torch.no_grad():
             for bias, scale in ((self.step_bias, scales), (self.edge_bias, self.kind.edge_step_scale)):
                 if bias is not None:
@@ -271,7 +273,7 @@ class Chimera(nn.Module):
 
     def _steps(self, steps: Tensor) -> Tensor:
         """Step sizes ``[Z, H, S, T]``, in float32 at least, of projections ``[Z, T, H·S]``."""
-        steps = steps.unflatten(-1, self.step_bias.shape).movedim(1, 3)
+        steps = steps.unflatten(-1, (self.num_heads, -1)).movedim(1, 3)
         return F.softplus(steps.to(_at_least_float32(steps)) + self.step_bias.unsqueeze(-1))
 
     def _injections(self, projected: Tensor) -> Tensor | None:
@@ -283,10 +285,10 @@ class Chimera(nn.Module):
 
     def _edge_steps(self, edge_attr: Tensor | None, lead: tuple[int, ...]) -> Tensor | None:
         """Step sizes of edges, ``[Z, H, E]``."""
-        if self.edge_proj is None or self.edge_bias is None or edge_attr is None:
+        if self.edge_proj is None or edge_attr is None:
             return None
-        steps = self.edge_proj(edge_attr).mT
-        steps = F.softplus(steps.to(_at_least_float32(steps)) + self.edge_bias.unsqueeze(-1))
+        steps, bias = self.edge_proj(edge_attr).mT, self.step_bias[:, 0] if self.edge_bias is None else self.edge_bias
+        steps = F.softplus(steps.to(_at_least_float32(steps)) + bias.unsqueeze(-1))
         steps = steps.expand(*lead, -1, -1)
         return steps.reshape(math.prod(lead), *steps.shape[-2:])  # −1 would be ambiguous where there are no edges
 

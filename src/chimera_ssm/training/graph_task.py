@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from torchmetrics import Metric
 
 SIZES = (
-    "hidden_size", "num_hidden_layers", "state_size", "num_heads", "expand", "dropout", "mixer", "local", "norm",
-    "resolvent", "gamma", "terms", "position_features",
+    "hidden_size", "num_hidden_layers", "state_size", "num_heads", "expand", "mlp_ratio", "head_layers", "dropout",
+    "mixer", "arrangement", "local", "edge_messages", "norm", "final_norm", "gate", "conv", "injection", "resolvent",
+    "normalize", "gamma", "shared_bias", "terms", "squared", "dag_roots", "dt_min", "dt_max", "pooling",
+    "position_features",
 )  # fmt: skip
 FACTS = (
     "node_features", "edge_features", "level", "problem_type", "num_labels", "label_mean", "label_std",

@@ -39,6 +39,9 @@ class ImageRecipe(Recipe):
     topology: Literal["2d", "fwd_rev", "fwd"] = setting("2d", "four grid DAGs, a line both ways, or one way")
     sharing: Literal["none", "complete", "row", "diagonal"] = setting("diagonal", "which DAGs share B and C")
     normalize: Literal["mean", "sqrt"] = setting("mean", "of the grid's weights")
+    injection: Literal["hold", "step", "projected"] | None = setting(None, "β of B̄ = β B; none: hold where it can be")
+    conv: bool = setting(True, "whether V, B and C of Chimera go through a local convolution")
+    resolvent: Literal["exact", "identity"] = setting("exact", "exact, or L = I for ablations")
     drop_path: float = setting(
         0.0, "probability of dropping the last block, rising from 0 at the first", least=0, below=1
     )

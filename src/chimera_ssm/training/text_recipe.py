@@ -34,6 +34,9 @@ class TextRecipe(Recipe):
 
     mixer: Literal["chimera", "mlp", "m2", "bert", "bert_rotary", "fnet"] = setting("chimera", "what mixes the tokens")
     variant: Literal["dag", "ug"] = setting("dag", "the line forward and backward, or the undirected line")
+    injection: Literal["hold", "step", "projected"] | None = setting(None, "β of B̄ = β B; none: hold where it can be")
+    conv: bool = setting(True, "whether V, B and C of Chimera go through a local convolution")
+    resolvent: Literal["exact", "identity"] = setting("exact", "exact, or L = I for ablations")
     hidden_size: int = setting(128, "features of a token", least=1)
     num_hidden_layers: int = setting(4, "blocks", least=1)
     state_size: int = setting(32, "N of Chimera", least=1)

@@ -19,7 +19,10 @@ from chimera_ssm.training.text_recipe import TextRecipe
 if TYPE_CHECKING:
     from torchmetrics import Metric
 
-SIZES = ("variant", "hidden_size", "num_hidden_layers", "state_size", "num_heads", "expand", "dropout", "drop_path")
+SIZES = (
+    "variant", "injection", "conv", "resolvent", "hidden_size", "num_hidden_layers", "state_size", "num_heads", "expand",
+    "dropout", "drop_path",
+)  # fmt: skip
 
 
 class TextTask(Task):

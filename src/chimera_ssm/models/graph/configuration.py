@@ -13,20 +13,25 @@ BOND = (5, 6, 2)
 CHOICES = {
     "level": ("graph", "node"),
     "problem_type": ("regression", "single_label_classification", "multi_label_classification"),
-    "mixer": ("chimera", "gcn", "gine", "gated_gcn", "gps"),
-    "local": ("gcn", "gated_gcn", "none"),
-    "norm": ("layer", "batch"),
-    "resolvent": ("exact", "neumann", "dag"),
+    "mixer": ("chimera", "gcn", "gcn_plus", "gine", "gated_gcn", "gps"),
+    "arrangement": ("sequential", "parallel"),
+    "local": ("gated_gcn", "gcn", "gine", "none"),
+    "norm": ("batch", "layer", "graph"),
+    "pooling": ("mean", "sum", "max"),
+    "resolvent": ("exact", "neumann", "dag", "identity"),
+    "injection": (None, "hold", "step", "projected"),
+    "normalize": ("row", "column"),
 }
 
 
 class ChimeraGraphConfig(PreTrainedConfig):
-    """Sizes and choices of a graph model; the defaults are those of ``chimera_graph_peptides_func``.
+    """Sizes and choices of a graph model; the defaults are our own network, see ``docs/data/graphs.md``.
 
     Args:
         node_features: number of real features of a node; or for each of its integer features the number of values.
         edge_features: the same for edges; ``None`` for none.
-        position_features: features of a node that tell where it is, such as eigenvectors of the Laplacian; 0 for none.
+        position_features: features of a node that tell where it is, such as return probabilities of random walks or
+            eigenvectors of the Laplacian; 0 for none.
         level: ``"graph"`` for a prediction for each graph, ``"node"`` for each node.
         problem_type: as in `transformers`; ``"regression"`` is by absolute error, classes are weighted by how
             rare they are in a batch.
@@ -34,20 +39,39 @@ class ChimeraGraphConfig(PreTrainedConfig):
         label_std: of each target of a regression.
         hidden_size: features of a node.
         num_hidden_layers: layers.
-        mixer: ``"chimera"``, or a baseline in its place: ``"gcn"``, ``"gine"``, ``"gated_gcn"``, or ``"gps"``, which is
-            GatedGCN with attention.
-        local: the local layer beside Chimera: ``"gcn"``, ``"gated_gcn"``, which also updates edges, or ``"none"``.
-        norm: before each part of Chimera's layers and after the last: ``"layer"``, as in the paper, or ``"batch"``,
-            with which small models learn sooner; the baselines' layers have batch norms either way.
-        resolvent: ``"exact"``; ``"neumann"``, the first ``terms`` of its series; ``"dag"``, of two DAGs in
-            place of the graph, which depend on how its nodes are numbered.
-        gamma: bound of the row sums of A, between 0 and 1: the nearer to 1, the farther nodes hear; not for ``"dag"``.
+        mixer: ``"chimera"``, or a baseline in its place: ``"gcn"``, ``"gcn_plus"``, ``"gine"``, ``"gated_gcn"``, or
+            ``"gps"``, which is GatedGCN with attention.
+        arrangement: ``"sequential"``, the local layer and then Chimera, as in the authors' code; or ``"parallel"``,
+            side by side, as in the paper's text.
+        local: the local layer: ``"gated_gcn"``, which also updates edges, ``"gcn"``, ``"gine"`` or ``"none"``.
+        edge_messages: whether the messages of ``"gated_gcn"`` contain edge features; in the authors' code gates alone
+            do.
+        norm: before each part of a layer: ``"batch"``; ``"layer"``, of each node; ``"graph"``, over all nodes and
+            features of a graph. The baselines have batch norms either way.
+        final_norm: whether there is a norm after the last layer.
+        gate: whether Chimera's output is gated.
+        conv: whether V, B and C go through a convolution over neighbours.
+        injection: ``"hold"``, ``"step"`` or ``"projected"``, see `chimera_ssm.adjacency.injection`; the kind's own if
+            ``None``.
+        resolvent: ``"exact"``; ``"neumann"``, the first ``terms`` of its series; ``"dag"``, of DAGs in place of the
+            graph, which depend on how its nodes are numbered; ``"identity"``, L = I, for ablations.
+        normalize: of the weights, ``"row"`` or ``"column"``, see `graph_adjacency`.
+        gamma: bound of the row or column sums of A, between 0 and 1: the nearer to 1, the farther influence reaches;
+            not for ``"dag"``.
+        shared_bias: whether all steps of a head share one bias, as in the authors' code.
         terms: highest power of A in the series; each graph's diameter if ``None``.
+        squared: whether the series is the paper's product, which goes on to the next power of two.
+        dag_roots: roots of the DAGs, each of which gives two, one away from it and one towards it.
+        dt_min: least initial step.
+        dt_max: largest initial step.
         state_size: N.
         num_heads: H of Chimera, or of attention.
         expand: inner width of Chimera in units of ``hidden_size``.
+        mlp_ratio: inner width of the feed-forward network in units of ``hidden_size``.
+        pooling: how nodes become a graph, ``"mean"``, ``"sum"`` or ``"max"``.
+        head_layers: linear layers of the head; all but the last have a residual connection, a layer norm and GELU.
         dropout: probability in training.
-        initializer_range: standard deviation of initial weights of embeddings.
+        initializer_range: standard deviation of the embedded features of a node or an edge.
         kwargs: what all configurations of `transformers` take, such as ``num_labels`` and ``id2label``.
     """
 
@@ -65,23 +89,47 @@ class ChimeraGraphConfig(PreTrainedConfig):
     hidden_size: int = 64
     num_hidden_layers: int = 8
     mixer: str = "chimera"
-    local: str = "gcn"
-    norm: str = "layer"
+    arrangement: str = "sequential"
+    local: str = "gated_gcn"
+    edge_messages: bool = True
+    norm: str = "batch"
+    final_norm: bool = False
+    gate: bool = True
+    conv: bool = True
+    injection: str | None = None
     resolvent: str = "exact"
+    normalize: str = "row"
     gamma: float = 0.95
+    shared_bias: bool = False
     terms: int | None = None
-    state_size: int = 96
+    squared: bool = False
+    dag_roots: int = 1
+    dt_min: float = 0.001
+    dt_max: float = 0.1
+    state_size: int = 64
     num_heads: int = 2
     expand: int = 1
+    mlp_ratio: int = 2
+    pooling: str = "mean"
+    head_layers: int = 4
     dropout: float = 0.1
-    initializer_range: float = 0.02
+    initializer_range: float = 1.0
 
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}; found {getattr(self, name)!r}")
-        for name in ("hidden_size", "num_hidden_layers", "state_size", "num_heads", "expand"):
+                raise ValueError(f"{name} must be one of {', '.join(map(str, choices))}; found {getattr(self, name)!r}")
+        for name in (
+            "hidden_size",
+            "num_hidden_layers",
+            "state_size",
+            "num_heads",
+            "expand",
+            "mlp_ratio",
+            "head_layers",
+            "dag_roots",
+        ):
             _check_size(name, getattr(self, name))
         for name in ("node_features", "edge_features"):
             sizes = getattr(self, name)

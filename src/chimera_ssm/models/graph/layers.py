@@ -1,4 +1,4 @@
-"""Layers of graph models: Chimera with a local layer beside it, and PyG's layers in its place."""
+"""Layers of graph models: a local layer, Chimera and a feed-forward network, or PyG's layers in their place."""
 
 from __future__ import annotations
 
@@ -11,112 +11,200 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from chimera_ssm.errors import missing_extra
 from chimera_ssm.models.graph.configuration import ChimeraGraphConfig
+from chimera_ssm.models.graph.norms import BatchNorm, norm_of, normalized
 from chimera_ssm.nn import Chimera, OnDAG, OnGraph
 from chimera_ssm.nn.wiring import Wiring
 from chimera_ssm.solvers import Neumann
 
 
 class Graphs(NamedTuple):
-    """What layers know of the graphs of a batch, apart from features."""
+    """What layers know of the graphs of a batch, apart from features.
+
+    Attributes:
+        wiring: their topology.
+        edge_index: source and target of each edge, ``[2, E]``.
+        batch: graph of each node, ``[T]``; ``None`` for one graph.
+    """
 
     wiring: Wiring
     edge_index: Tensor
     batch: Tensor | None
 
+    @property
+    def edge_batch(self) -> Tensor | None:
+        """Graph of each edge, ``[E]``."""
+        return None if self.batch is None else self.batch[self.edge_index[0]]
+
 
 class ChimeraGraphLayer(GradientCheckpointingLayer):
-    """A local layer and Chimera side by side, then a feed-forward network, each behind a norm.
+    """A local layer, Chimera and a feed-forward network, each behind a norm and beside a residual connection.
 
-        x ← x + local(norm(x)) + chimera(norm(x))        x ← x + mlp(norm(x))
+        sequential:  x ← x + gelu(norm(h + local(h))), h = norm(x)        x ← x + chimera(norm(x))
+        parallel:    x ← x + local(norm(x)) + chimera(norm(x))
+        then:        x ← x + mlp(norm(x))
 
     Args:
         config: of the model.
-        last: nobody reads the edges after the last layer.
+        last: whether this is the last layer, after which edge features are not used.
 
     Shapes: ``x [T, hidden_size]``, ``edge [E, hidden_size]`` or ``None`` → the same.
     """
 
     def __init__(self, config: ChimeraGraphConfig, last: bool = False):
         super().__init__()
-        width = config.hidden_size
-        edge_dim = None if config.edge_features is None else width
-        self.local_norm = norm(config) if config.local != "none" else None
-        self.local = _local(config, last)
-        self.mixer_norm = norm(config)
-        self.mixer = Chimera(
-            width, config.num_heads, config.state_size, config.expand, gate=False, edge_dim=edge_dim,
-            kind=OnDAG() if config.resolvent == "dag" else OnGraph(config.gamma),
-            solver=Neumann(config.terms) if config.resolvent == "neumann" else None,
-        )  # fmt: skip
-        self.mlp_norm = norm(config)
+        width, self.sequential = config.hidden_size, config.arrangement == "sequential"
+        self.local = None if config.local == "none" else LocalLayer(config, activate=self.sequential, last=last)
+        self.mixer_norm = norm_of(config)
+        self.mixer = mixer_of(config)
+        self.mlp_norm = norm_of(config)
+        inner = config.mlp_ratio * width
         self.mlp = nn.Sequential(
-            nn.Linear(width, 4 * width), nn.GELU(), nn.Dropout(config.dropout), nn.Linear(4 * width, width)
+            nn.Linear(width, inner), nn.GELU(), nn.Dropout(config.dropout), nn.Linear(inner, width)
         )
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor, edge: Tensor | None, graphs: Graphs) -> tuple[Tensor, Tensor | None]:
-        wiring = graphs.wiring
-        heard = self.dropout(self.mixer(self.mixer_norm(x), wiring.topology, wiring.features(edge)))
-        if self.local is not None and self.local_norm is not None:
-            nearby = self.local(self.local_norm(x), graphs.edge_index, *([edge] if self.local_edges else []))
-            if self.local_edges:
-                nearby, edge = nearby
-            heard = heard + self.dropout(nearby)
-        x = x + heard
-        return x + self.dropout(self.mlp(self.mlp_norm(x))), edge
+        nearby, updated = (None, edge) if self.local is None else self.local(x, edge, graphs)
+        if nearby is not None and self.sequential:
+            x, edge = x + nearby, updated
+        features = normalized(self.mixer_norm, x, graphs.batch)
+        mixed = self.mixer(features, graphs.wiring.topology, graphs.wiring.features(edge))
+        x = x + self.dropout(mixed)
+        if nearby is not None and not self.sequential:
+            x = x + nearby
+        return x + self.dropout(self.mlp(normalized(self.mlp_norm, x, graphs.batch))), updated
 
-    @property
-    def local_edges(self) -> bool:
-        """Whether the local layer reads and updates edges."""
-        return isinstance(self.local, GatedGCN)
+
+def mixer_of(config: ChimeraGraphConfig) -> Chimera:
+    """The mixer that a configuration describes."""
+    kind = (
+        OnDAG(num_roots=config.dag_roots, injection=config.injection)
+        if config.resolvent == "dag"
+        else OnGraph(
+            config.gamma, normalize=config.normalize, shared_bias=config.shared_bias, injection=config.injection
+        )
+    )
+    return Chimera(
+        config.hidden_size,
+        config.num_heads,
+        config.state_size,
+        config.expand,
+        gate=config.gate,
+        edge_dim=None if config.edge_features is None else config.hidden_size,
+        kind=kind,
+        conv=config.conv,
+        resolvent="identity" if config.resolvent == "identity" else "exact",
+        solver=Neumann(config.terms, squared=config.squared) if config.resolvent == "neumann" else None,
+        dt_min=config.dt_min,
+        dt_max=config.dt_max,
+    )
+
+
+class LocalLayer(nn.Module):
+    """A convolution over neighbours behind a norm, optionally ``gelu(norm(h + conv(h)))``; dropout.
+
+    Args:
+        config: of the model.
+        activate: whether to add the second norm and GELU.
+        last: whether updated edge features are not used by any later layer.
+    """
+
+    def __init__(self, config: ChimeraGraphConfig, activate: bool, last: bool):
+        super().__init__()
+        edges = config.edge_features is not None
+        self.norm = norm_of(config)
+        self.conv = GatedGCN(config, edges) if config.local == "gated_gcn" else conv_of(config.local, config)
+        self.reads_edges = config.local != "gcn" and edges
+        self.out_norm = norm_of(config) if activate else None
+        self.dropout = nn.Dropout(config.dropout)
+        if last and isinstance(self.conv, GatedGCN) and self.conv.norm is not None:
+            self.conv.norm.requires_grad_(False)  # unused; DDP waits for the gradient of every trainable parameter
+
+    def forward(self, x: Tensor, edge: Tensor | None, graphs: Graphs) -> tuple[Tensor, Tensor | None]:
+        h = normalized(self.norm, x, graphs.batch)
+        if isinstance(self.conv, GatedGCN):
+            y, edge = self.conv(h, edge, graphs)
+        else:
+            y = self.conv(h, graphs.edge_index, *([edge] if self.reads_edges else []))
+        if self.out_norm is not None:
+            y = F.gelu(normalized(self.out_norm, h + y, graphs.batch))
+        return self.dropout(y), edge
 
 
 class GatedGCN(nn.Module):
-    """A graph convolution with a gate for each edge and feature, which also updates the edges.
+    """A graph convolution with a gate for each edge and feature, which also updates the edges (Bresson and Laurent).
 
         ê_ij = A x_i + B x_j + C e_ij        y_i = U x_i + Σ_j σ(ê_ij) ⊙ V x_j / (Σ_j σ(ê_ij) + ε)
         e_ij ← e_ij + relu(norm(ê_ij))
 
-    Args:
-        dim: features of nodes and of edges.
-        edges: whether there are edge features; C is left out otherwise.
-        update: whether to update them.
+    With ``edge_messages`` the messages are V x_j + C e_ij, so that edge features reach the nodes at once.
 
-    Shapes: ``x [T, dim]``, ``edge_index [2, E]``, ``edge [E, dim]`` or ``None`` → ``[T, dim]``, edges as before.
+    Args:
+        config: of the model.
+        edges: whether there are edge features; C is left out otherwise.
+
+    Shapes: ``x [T, dim]``, ``edge [E, dim]`` or ``None`` → the same.
     """
 
-    def __init__(self, dim: int, edges: bool, update: bool = True):
+    def __init__(self, config: ChimeraGraphConfig, edges: bool):
         super().__init__()
+        dim, self.edge_messages = config.hidden_size, config.edge_messages
         self.node = nn.Linear(dim, 4 * dim)
         self.edge = nn.Linear(dim, dim) if edges else None
-        self.norm = nn.LayerNorm(dim) if edges and update else None
+        self.norm = norm_of(config) if edges else None
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        source, target = edge_index
-        hears, speaks, own, value = self.node(x).chunk(4, dim=-1)
-        opening = hears[target] + speaks[source]
-        if self.edge is not None and edge is not None:
-            opening = opening + self.edge(edge)
-            edge = edge if self.norm is None else edge + F.relu(self.norm(opening))
+    def forward(self, x: Tensor, edge: Tensor | None, graphs: Graphs) -> tuple[Tensor, Tensor | None]:
+        source, target = graphs.edge_index
+        at_target, at_source, own, value = self.node(x).chunk(4, dim=-1)
+        opening, message = at_target[target] + at_source[source], value[source]
+        if self.edge is not None and self.norm is not None and edge is not None:
+            projected = self.edge(edge)
+            opening = opening + projected
+            message = message + projected if self.edge_messages else message
+            edge = edge + F.relu(normalized(self.norm, opening, graphs.edge_batch))
         gate = torch.sigmoid(opening)
         zero = torch.zeros_like(value)
-        heard = zero.index_add(0, target, gate * value[source])
-        return own + heard / (zero.index_add(0, target, gate) + 1e-6), edge
+        incoming = zero.index_add(0, target, gate * message)
+        return own + incoming / (zero.index_add(0, target, gate) + 1e-6), edge
+
+
+class GCNPlus(nn.Module):
+    """The convolution of GCN+ (Luo, Shi and Wu 2025): edge features inside, no self term, no degree normalisation.
+
+        y_i = Σ_{j→i} relu(W x_j + e_ij)
+
+    Args:
+        dim: features of nodes and of edges.
+
+    Shapes: ``x [T, dim]``, ``edge_index [2, E]``, ``edge [E, dim]`` or ``None`` → ``[T, dim]``.
+    """
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.linear = nn.Linear(dim, dim)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge: Tensor | None = None) -> Tensor:
+        source, target = edge_index
+        message = self.linear(x)[source]
+        message = F.relu(message if edge is None else message + edge)
+        return torch.zeros_like(x).index_add(0, target, message)
 
 
 class ConvLayer(GradientCheckpointingLayer):
-    """One of PyG's convolutions in a residual layer, ``x + dropout(relu(norm(conv(x))))``."""
+    """A convolution in a layer of its own, ``x + dropout(relu(norm(conv(x))))``; GCN+ has no residual connection."""
 
     def __init__(self, config: ChimeraGraphConfig):
         super().__init__()
-        self.conv = _conv(config.mixer, config.hidden_size, config.edge_features is not None)
+        self.conv = conv_of(config.mixer, config)
         self.reads_edges = config.mixer != "gcn" and config.edge_features is not None
-        self.norm = nn.BatchNorm1d(config.hidden_size)
+        self.residual = config.mixer != "gcn_plus"
+        self.norm = BatchNorm(config.hidden_size)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor, edge: Tensor | None, graphs: Graphs) -> tuple[Tensor, Tensor | None]:
         y = self.conv(x, graphs.edge_index, *([edge] if self.reads_edges else []))
-        return x + self.dropout(F.relu(self.norm(y))), edge
+        y = self.dropout(F.relu(self.norm(y)))
+        return x + y if self.residual else y, edge
 
 
 class GPSLayer(GradientCheckpointingLayer):
@@ -125,7 +213,7 @@ class GPSLayer(GradientCheckpointingLayer):
     def __init__(self, config: ChimeraGraphConfig):
         super().__init__()
         self.reads_edges = config.edge_features is not None
-        conv = _conv("gated_gcn", config.hidden_size, self.reads_edges)
+        conv = conv_of("gated_gcn", config)
         self.conv = _pyg().GPSConv(config.hidden_size, conv, heads=config.num_heads, dropout=config.dropout)
 
     def forward(self, x: Tensor, edge: Tensor | None, graphs: Graphs) -> tuple[Tensor, Tensor | None]:
@@ -140,24 +228,16 @@ def graph_layer(config: ChimeraGraphConfig, depth: int) -> nn.Module:
     return GPSLayer(config) if config.mixer == "gps" else ConvLayer(config)
 
 
-def norm(config: ChimeraGraphConfig) -> nn.Module:
-    """The norm of features ``[T, hidden_size]`` that a model is built with."""
-    return (nn.BatchNorm1d if config.norm == "batch" else nn.LayerNorm)(config.hidden_size)
-
-
-def _local(config: ChimeraGraphConfig, last: bool) -> nn.Module | None:
-    if config.local == "gated_gcn":
-        return GatedGCN(config.hidden_size, edges=config.edge_features is not None, update=not last)
-    return _conv("gcn", config.hidden_size, edges=False) if config.local == "gcn" else None
-
-
-def _conv(name: str, width: int, edges: bool) -> nn.Module:
-    pyg = _pyg()
+def conv_of(name: str, config: ChimeraGraphConfig) -> nn.Module:
+    """A convolution by name, called as ``conv(x, edge_index)`` or ``conv(x, edge_index, edge)``; PyG's but for GCN+."""
+    width, edges = config.hidden_size, config.edge_features is not None
+    if name == "gcn_plus":
+        return GCNPlus(width)
     if name == "gcn":
-        return pyg.GCNConv(width, width)
+        return _pyg().GCNConv(width, width)
     if name == "gine":
-        return pyg.GINEConv(nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width)))
-    return pyg.ResGatedGraphConv(width, width, edge_dim=width if edges else None)
+        return _pyg().GINEConv(nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width)))
+    return _pyg().ResGatedGraphConv(width, width, edge_dim=width if edges else None)
 
 
 def _pyg() -> Any:

@@ -12,8 +12,9 @@ from transformers.utils import ModelOutput, can_return_tuple
 
 from chimera_ssm.models.base import ChimeraPreTrainedModel
 from chimera_ssm.models.graph.configuration import ChimeraGraphConfig
-from chimera_ssm.models.graph.layers import Graphs, graph_layer, norm
+from chimera_ssm.models.graph.layers import Graphs, graph_layer
 from chimera_ssm.models.graph.losses import absolute_error, binary_cross_entropy, weighted_cross_entropy
+from chimera_ssm.models.graph.norms import GraphNorm, norm_of, normalized
 from chimera_ssm.nn import Chimera
 from chimera_ssm.nn.conv import LocalConv
 from chimera_ssm.nn.norm import HeadNorm
@@ -43,20 +44,39 @@ class ChimeraGraphPreTrainedModel(ChimeraPreTrainedModel):
     _no_split_modules = ["ChimeraGraphLayer", "ConvLayer", "GPSLayer"]  # noqa: RUF012
 
     def _draw(self, module: nn.Module) -> None:
-        """Embeddings normal; all else as the modules draw themselves, PyG's too."""
-        if isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, std=self.config.initializer_range)
+        """Embeddings normal, their sum of the configuration's deviation; all else as the modules draw themselves."""
+        if isinstance(module, SummedEmbedding):
+            nn.init.normal_(module.weight, std=self.config.initializer_range / module.count**0.5)
         elif isinstance(module, Chimera):
             module.reset_own_parameters()
         elif isinstance(module, nn.MultiheadAttention):
             module._reset_parameters()
-        elif isinstance(module, (nn.Linear, nn.LayerNorm, nn.BatchNorm1d, HeadNorm, LocalConv)):
+        elif isinstance(module, (nn.Linear, nn.LayerNorm, nn.BatchNorm1d, GraphNorm, HeadNorm, LocalConv)):
             module.reset_parameters()
         elif type(module).__module__ == "torch_geometric.nn.dense.linear":  # none of PyTorch's
             module.reset_parameters()  # ty: ignore[call-non-callable]
         elif type(module).__module__.startswith("torch_geometric.nn.conv"):
             for parameter in module.parameters(recurse=False):
                 nn.init.zeros_(parameter)  # biases; all else is in linear layers
+
+
+class SummedEmbedding(nn.Embedding):
+    """Embeddings of several features, each with values of its own, which are added up.
+
+    Args:
+        values: for each feature the number of its values.
+        dim: size of the vector.
+
+    Shapes: ``[n, features]``, from 0 to below ``values`` → ``[n, dim]``.
+    """
+
+    def __init__(self, values: Sequence[int], dim: int):
+        super().__init__(sum(values), dim)
+        self.count = len(values)
+        self.starts = tuple(sum(values[:k]) for k in range(len(values)))
+
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input + torch.tensor(self.starts, device=input.device)).sum(1)
 
 
 class FeatureEncoder(nn.Module):
@@ -74,7 +94,7 @@ class FeatureEncoder(nn.Module):
         self.values = None if isinstance(features, int) else tuple(features)
         self.count = features if isinstance(features, int) else len(features)
         self.linear = nn.Linear(features, dim) if isinstance(features, int) else None
-        self.embedding = None if isinstance(features, int) else nn.Embedding(sum(features), dim)
+        self.embedding = None if isinstance(features, int) else SummedEmbedding(features, dim)
 
     def forward(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         """Encode features; real ones are converted to ``dtype`` first."""
@@ -91,11 +111,11 @@ class FeatureEncoder(nn.Module):
                 f"features must be integers from 0 to below {list(self.values)}, found {x.dtype}"
                 + ("" if x.is_floating_point() or not len(x) else f" from {x.amin(0).tolist()} to {x.amax(0).tolist()}")
             )
-        return self.embedding(x + values.cumsum(0) - values).sum(1)
+        return self.embedding(x)
 
 
 class ChimeraGraphModel(ChimeraGraphPreTrainedModel):
-    """Features of the nodes of a batch of graphs: encoders, layers, norm."""
+    """Features of the nodes of a batch of graphs: encoders, layers, and a norm if there is to be one."""
 
     def __init__(self, config: ChimeraGraphConfig):
         super().__init__(config)
@@ -105,7 +125,7 @@ class ChimeraGraphModel(ChimeraGraphPreTrainedModel):
         self.position_encoder = FeatureEncoder(config.position_features, width) if config.position_features else None
         self.dropout = nn.Dropout(config.dropout)
         self.layers = nn.ModuleList(graph_layer(config, depth) for depth in range(config.num_hidden_layers))
-        self.norm = norm(config)
+        self.norm = norm_of(config) if config.final_norm else None
         self.post_init()
 
     @can_return_tuple
@@ -132,7 +152,7 @@ class ChimeraGraphModel(ChimeraGraphPreTrainedModel):
         h = self.dropout(h)
         for layer in self.layers:
             h, edge = layer(h, edge, graphs)
-        return GraphOutput(last_hidden_state=self.norm(h))
+        return GraphOutput(last_hidden_state=h if self.norm is None else normalized(self.norm, h, batch))
 
     def _check(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None, positions: Tensor | None) -> None:
         if len(x) == 0:
@@ -150,8 +170,29 @@ class ChimeraGraphModel(ChimeraGraphPreTrainedModel):
             )
 
 
+class Head(nn.Module):
+    """Residual layers ``x + dropout(gelu(norm(linear(x))))`` and a linear one.
+
+    Shapes: ``[n, hidden_size]`` → ``[n, num_labels]``.
+    """
+
+    def __init__(self, config: ChimeraGraphConfig):
+        super().__init__()
+        width, labels = config.hidden_size, config.num_labels
+        self.hidden = nn.ModuleList(
+            nn.Sequential(nn.Linear(width, width), nn.LayerNorm(width), nn.GELU(), nn.Dropout(config.dropout))
+            for _ in range(config.head_layers - 1)
+        )
+        self.out = nn.Linear(width, labels)  # ty: ignore[invalid-argument-type]
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.hidden:
+            x = x + layer(x)
+        return self.out(x)
+
+
 class ChimeraForGraphs(ChimeraGraphPreTrainedModel):
-    """Predictions for graphs, from the mean of their nodes' features, or for nodes.
+    """Predictions for graphs, from their nodes' features pooled, or for nodes.
 
     Called as PyG's models are, ``model(x, edge_index, edge_attr, batch)``, or with a ``Data`` or ``Batch`` of PyG.
 
@@ -162,8 +203,7 @@ class ChimeraForGraphs(ChimeraGraphPreTrainedModel):
     def __init__(self, config: ChimeraGraphConfig):
         super().__init__(config)
         self.chimera = ChimeraGraphModel(config)
-        width, labels = config.hidden_size, config.num_labels
-        self.head = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, labels))  # ty: ignore[invalid-argument-type]
+        self.head = Head(config)
         self.post_init()
 
     @can_return_tuple
@@ -199,7 +239,7 @@ class ChimeraForGraphs(ChimeraGraphPreTrainedModel):
             self.config, x, edge_index, edge_attr, batch, positions, wiring
         )
         nodes = self.chimera(x, edge_index, edge_attr, batch, positions, wiring, return_dict=True).last_hidden_state
-        features = _means(nodes, batch, batch_size) if self.config.level == "graph" else nodes
+        features = _pooled(nodes, batch, batch_size, self.config.pooling) if self.config.level == "graph" else nodes
         logits = self.head(features)
         if self.config.label_std is not None:
             logits = logits * logits.new_tensor(self.config.label_std)
@@ -219,17 +259,21 @@ class ChimeraForGraphs(ChimeraGraphPreTrainedModel):
         return absolute_error(logits, labels, scale)
 
 
-def _means(nodes: Tensor, batch: Tensor | None, batch_size: int | None) -> Tensor:
-    """The mean of each graph's nodes, ``[B, hidden_size]``; zero for a graph without nodes."""
+def _pooled(nodes: Tensor, batch: Tensor | None, batch_size: int | None, pooling: str) -> Tensor:
+    """The mean, sum or maximum over each graph's nodes, ``[B, hidden_size]``; zero for a graph without nodes."""
     if batch is None:
-        return nodes.mean(0, keepdim=True)
+        batch = torch.zeros(len(nodes), dtype=torch.long, device=nodes.device)
     count = torch.bincount(batch, minlength=batch_size or 0)
     if batch_size is not None and len(count) > batch_size:
         raise ValueError(
             f"batch_size must be at least {len(count)}, as batch numbers graphs from 0 to {len(count) - 1}, "
             f"found {batch_size}; leave it out to have it found"
         )
-    return nodes.new_zeros(len(count), nodes.shape[1]).index_add(0, batch, nodes) / count.clamp(min=1).unsqueeze(1)
+    zeros = nodes.new_zeros(len(count), nodes.shape[1])
+    if pooling == "max":
+        return zeros.index_reduce(0, batch, nodes, "amax", include_self=False)
+    total = zeros.index_add(0, batch, nodes)
+    return total if pooling == "sum" else total / count.clamp(min=1).unsqueeze(1)
 
 
 def _check_classes(logits: Tensor, labels: Tensor) -> None:

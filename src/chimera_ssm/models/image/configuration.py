@@ -13,6 +13,8 @@ CHOICES = {
     "topology": ("2d", "fwd_rev", "fwd"),
     "sharing": SHARING,
     "normalize": ("mean", "sqrt"),
+    "injection": (None, "hold", "step", "projected"),
+    "resolvent": ("exact", "identity"),
 }
 
 
@@ -33,6 +35,10 @@ class ChimeraImageConfig(PreTrainedConfig):
             ``"fwd"``, one way.
         sharing: which of the four DAGs share B and C, see `OnGrid`.
         normalize: of the grid's weights, see `dag_adjacency`.
+        injection: ``"hold"``, ``"step"`` or ``"projected"``, see `chimera_ssm.adjacency.injection`; if ``None``, hold
+            where the weights allow it, else step.
+        conv: whether V, B and C go through a local convolution.
+        resolvent: ``"exact"``, or ``"identity"`` for L = I, for ablations.
         drop_path: probability of dropping the last block in training; rises linearly from the first block, with 0.
         mixer: ``"chimera"``, or a baseline in its place, ``"s4"`` or ``"hyena"``. These read patches row after row and
             heed neither topology nor heads.
@@ -55,6 +61,9 @@ class ChimeraImageConfig(PreTrainedConfig):
     topology: str = "2d"
     sharing: str = "diagonal"
     normalize: str = "mean"
+    injection: str | None = None
+    conv: bool = True
+    resolvent: str = "exact"
     drop_path: float = 0.0
     mixer: str = "chimera"
     initializer_range: float = 0.02
@@ -63,7 +72,7 @@ class ChimeraImageConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}; found {getattr(self, name)!r}")
+                raise ValueError(f"{name} must be one of {', '.join(map(str, choices))}; found {getattr(self, name)!r}")
         sizes = ["hidden_size", "num_hidden_layers", "num_channels", "image_size", "patch_size", "state_size"]
         for name in [*sizes, "expand", "groups", *(["num_heads"] if self.num_heads is not None else [])]:
             size = getattr(self, name)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -118,10 +119,10 @@ def _mixer(config: ChimeraImageConfig) -> nn.Module:
         return S4(config.hidden_size, config.state_size, config.expand)
     if config.mixer == "hyena":
         return Hyena(config.hidden_size, config.expand)
-    kinds: dict[str, Kind] = {
-        "2d": OnGrid(sharing=config.sharing, normalize=config.normalize),
-        "fwd_rev": OnTwoLines(),
-        "fwd": OnLine(),
+    kinds: dict[str, Callable[..., Kind]] = {
+        "2d": partial(OnGrid, sharing=config.sharing, normalize=config.normalize),
+        "fwd_rev": OnTwoLines,
+        "fwd": OnLine,
     }
     return Chimera(
         config.hidden_size,
@@ -129,7 +130,9 @@ def _mixer(config: ChimeraImageConfig) -> nn.Module:
         config.state_size,
         config.expand,
         config.groups,
-        kind=kinds[config.topology],
+        kind=kinds[config.topology](injection=config.injection),
+        conv=config.conv,
+        resolvent=config.resolvent,
     )
 
 

@@ -6,7 +6,12 @@ from typing import Any
 
 from transformers import PreTrainedConfig
 
-CHOICES = {"variant": ("dag", "ug"), "mixer": ("chimera", "mlp", "m2")}
+CHOICES = {
+    "variant": ("dag", "ug"),
+    "mixer": ("chimera", "mlp", "m2"),
+    "injection": (None, "hold", "step", "projected"),
+    "resolvent": ("exact", "identity"),
+}
 
 
 class ChimeraTextConfig(PreTrainedConfig):
@@ -21,12 +26,16 @@ class ChimeraTextConfig(PreTrainedConfig):
         expand: inner width in units of ``hidden_size``.
         groups: G, groups of heads that share B and C.
         variant: ``"dag"``, the line forward and the line backward; ``"ug"``, the undirected line, exactly.
+        injection: ``"hold"``, ``"step"`` or ``"projected"``, see `chimera_ssm.adjacency.injection`; if ``None``, hold
+            where the weights allow it, else step.
+        conv: whether V, B and C go through a local convolution.
+        resolvent: ``"exact"``, or ``"identity"`` for L = I, for ablations.
         mixer: ``"chimera"``, or a baseline in its place, ``"mlp"`` (MLP-Mixer) or ``"m2"`` (Monarch Mixer).
         max_length: longest text, for the baseline ``"mlp"`` alone: Chimera has none.
         drop_path: probability of dropping the last block in training; rises linearly from the first block, with 0.
         classifier_dropout: of the features that heads for classes and spans see.
-        initializer_range: standard deviation of initial weights of embeddings and projections at 768 features; with ``hidden_size``
-            features it is multiplied by √(768 / hidden_size), so that layers of any width start alike.
+        initializer_range: standard deviation of initial weights of embeddings and projections at 768 features; it is
+            multiplied by √(768 / hidden_size), so that layers of any width start alike.
         tie_word_embeddings: whether words are predicted with the weights that embed them.
         pad_token_id: the token that fills up a batch; it is ``attention_mask`` that tells where.
         kwargs: what all configurations of `transformers` take, such as ``num_labels`` and ``problem_type``.
@@ -42,6 +51,9 @@ class ChimeraTextConfig(PreTrainedConfig):
     expand: int = 2
     groups: int = 1
     variant: str = "dag"
+    injection: str | None = None
+    conv: bool = True
+    resolvent: str = "exact"
     mixer: str = "chimera"
     max_length: int = 512
     drop_path: float = 0.0
@@ -54,7 +66,7 @@ class ChimeraTextConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}; found {getattr(self, name)!r}")
+                raise ValueError(f"{name} must be one of {', '.join(map(str, choices))}; found {getattr(self, name)!r}")
         sizes = ["vocab_size", "hidden_size", "num_hidden_layers", "state_size", "expand", "groups", "max_length"]
         for name in [*sizes, *(["num_heads"] if self.num_heads is not None else [])]:
             size = getattr(self, name)

@@ -150,7 +150,9 @@ def _mixer(config: ChimeraTextConfig) -> nn.Module:
         config.state_size,
         config.expand,
         config.groups,
-        kind=OnTwoLines() if config.variant == "dag" else OnUndirectedLine(),
+        kind=(OnTwoLines if config.variant == "dag" else OnUndirectedLine)(injection=config.injection),
+        conv=config.conv,
+        resolvent=config.resolvent,
     )
 
 
