@@ -33,14 +33,25 @@ def find_pivots(a, b, up, down):
         put(down, j, 1 - at(a, j) * at(b, j) / at(down, j + 1))
 
 
+@inlined
+def largest_pivot(up, down):
+    """``max(|d⁺|, |d⁻|)`` of all places, infinite if one of them is NaN."""
+    found = 0.0
+    for i in range(up.size):
+        d = max(abs(at(up, i)), abs(at(down, i)), found)
+        found = d if d >= 0 else np.inf
+    return found
+
+
 @kernel
-def factors(first, last, ahead, back, w, theta, fore, aft):
-    """Set θ, f⁺ and f⁻ for heads ``first`` to ``last``."""
+def factors(first, last, ahead, back, w, theta, fore, aft, growth):
+    """Set θ, f⁺, f⁻ and ``growth [H]``, the largest pivot, for heads ``first`` to ``last``."""
     nodes, links, edges = theta.shape[1], fore.shape[1], w.shape[1]
     a, b, up, down = np.empty(links), np.empty(links), np.empty(nodes), np.empty(nodes)
     for head in range(first, last):
         read_links(w, head * edges, ahead, back, a, b)
         find_pivots(a, b, up, down)
+        put(growth, head, growth.dtype.type(largest_pivot(up, down)))
         for i in range(nodes):
             put(theta, head * nodes + i, theta.dtype.type(1 / (at(up, i) + at(down, i) - 1)))
         for i in range(links):
