@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -57,12 +57,10 @@ class Elimination(Solver):
     def resolvent(self, topology: Topology, weight: Tensor) -> Resolvent:
         if topology.undirected_paths is not None:
             paths = UndirectedPathResolvent(topology, weight)
-            if _accurate(paths.growth).all() or not weight.isfinite().all():
+            if _accurate(paths.growth) or not weight.isfinite().all():
                 return paths
         if compiled.usable(weight):
-            return CompiledResolvent(
-                topology, weight, lambda w: pivoted(topology, w, compiled.CompiledLDU(topology, w))
-            )
+            return CompiledResolvent(topology, weight)
         plan = topology.tensors("factor_plan", weight.device)
         return ExactResolvent(topology, weight, lambda w: pivoted(topology, w, LDU(topology.num_nodes, plan, w)))
 
@@ -84,6 +82,9 @@ class Elimination(Solver):
 class CompiledResolvent(ExactResolvent):
     """A resolvent by compiled kernels, which also mix: with blocks of its columns, or of states, in a cache."""
 
+    def __init__(self, topology: Topology, weight: Tensor):
+        super().__init__(topology, weight, lambda w: pivoted(topology, w, compiled.CompiledLDU(topology, w)))
+
     def mask(self) -> Tensor:
         return self._rows() if isinstance(self.factors, compiled.CompiledLDU) else super().mask()
 
@@ -104,22 +105,23 @@ class SparseFactors(Factors, Protocol):
     """Factors without pivoting.
 
     Attributes:
-        growth: the largest magnitude that entries had during elimination, ``[G, ·]``.
+        growth: the largest magnitude that entries had during elimination, ``[G, ·]``, an array or a tensor.
     """
 
-    growth: Tensor
+    growth: Any
 
 
-def _accurate(growth: Tensor) -> Tensor:
-    """Whether elimination with entries up to this magnitude is accurate; not if it is NaN."""
-    return growth <= _GROWTH
+def _accurate(growth: Any) -> bool:
+    """Whether elimination with entries up to these magnitudes is accurate; not if one is NaN."""
+    return float(growth.max()) <= _GROWTH
 
 
 def pivoted(topology: Topology, weight: Tensor, factors: SparseFactors) -> Factors:
     """The same factors, with pivoted ones for heads whose entries grew too much; weights that are not finite stay."""
-    if topology.is_acyclic or (accurate := _accurate(factors.growth)).all():
+    if _accurate(factors.growth) or topology.is_acyclic:
         return factors
-    heads = (~accurate.all(1) & weight.isfinite().all(1)).nonzero().squeeze(1)
+    inaccurate = ~(torch.as_tensor(factors.growth) <= _GROWTH).all(1)
+    heads = (inaccurate & weight.isfinite().all(1)).nonzero().squeeze(1)
     if not heads.numel():
         return factors
     plan = topology.tensors("block_plan", weight.device)

@@ -32,7 +32,7 @@ _LONGEST_PRODUCT = 256
 class UndirectedPathResolvent(Resolvent):
     """The resolvent of disjoint undirected paths: a scan ahead, a scan back, less what both count.
 
-    ``growth [G]`` is the largest pivot: where it is large, the factors are not accurate.
+    ``growth [G]``, an array or a tensor, is the largest pivot: where it is large, the factors are not accurate.
     """
 
     def __init__(self, topology: Topology, weight: Tensor):

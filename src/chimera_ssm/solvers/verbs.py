@@ -1,4 +1,9 @@
-"""The three verbs, `mask`, `solve` and `mix`: checks, broadcasting and precision; the work is the solvers'."""
+"""The three verbs, `mask`, `solve` and `mix`: checks, broadcasting and precision; the work is the solvers'.
+
+Without a solver they are accurate to the condition of I − A. On acyclic topologies, and where the row sums of |A| are
+below one, no pivoting is needed; elsewhere the pivots are checked, and heads that need it are solved by dense LU with
+pivoting. A topology too large for that is refused with a ``ValueError``.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +25,17 @@ from chimera_ssm.solvers.forms import Term, mix_by_mask, mix_by_states
 from chimera_ssm.solvers.select import Choice, exact_solver, require, select_solver
 from chimera_ssm.topology import Topology
 
-_SINGULAR = "I − A is singular or overflows: bound the weights, or use solver=Dense(), which pivots"
+_SINGULAR = "I − A is singular or overflows: bound the weights, for example by row sums of |A| below one"
 _INPUT = "look for the operation that made it"
 
 
 def mask(topology: Topology, weight: Tensor, solver: Solver | None = None) -> Tensor:
-    """The resolvent ``L = (I − A)⁻¹`` as a matrix.
+    """The resolvent ``L = (I − A)⁻¹`` as a matrix, accurate to the condition of I − A.
 
     Args:
         topology: T nodes and E edges.
         weight: ``A[target[e], source[e]]``, ``[..., H, E]``.
-        solver: the fastest exact one if omitted.
+        solver: the fastest exact one if omitted; it pivots where that is needed.
 
     Returns:
         ``[..., H, T, T]``, in the dtype of ``weight``, computed in float32 at least.
@@ -62,7 +67,7 @@ def solve(topology: Topology, weight: Tensor, rhs: Tensor, solver: Solver | None
         topology: T nodes and E edges.
         weight: ``A[target[e], source[e]]``, ``[..., H, E]``.
         rhs: ``[..., H, T, K]``.
-        solver: the fastest exact one if omitted.
+        solver: the fastest exact one if omitted; it pivots where that is needed.
 
     Returns:
         ``L @ rhs``, ``[..., H, T, K]``, in the dtype of ``rhs``, computed in float32 at least.
@@ -81,7 +86,8 @@ def solve_now(topology: Topology, weight: Tensor, rhs: Tensor, solver: Solver | 
     with _without_autocast(rhs):
         flat = _flatten(weight.to(dtype), lead, 1)
         columns = _with_columns(_flatten(rhs.to(dtype), lead, 2))
-        x = _pick(solver, topology).resolvent(topology, flat).solve(columns)[..., : rhs.shape[-1]]
+        x = _pick(solver, topology).resolvent(topology, flat).solve(columns)
+        x = x if rhs.shape[-1] else x[..., :0]
     check_finite("the solution", x, _SINGULAR)
     return x.reshape(*lead, *x.shape[1:]).to(rhs.dtype)
 
@@ -98,7 +104,8 @@ def mix(
     """The mixer ``y = (L ⊙ C B̄ᵀ) V`` with ``L = (I − A)⁻¹`` and ``B̄ = scale · B``.
 
     With sequences of topologies on the same nodes, and of weight, C, B and scale alike, the sum over them: masks
-    are added before the product with V, and a tensor that is given twice is used once.
+    are added before the product with V, and a tensor that is given twice is used once. Accurate to the condition of
+    I − A, pivoting where that is needed.
 
     Args:
         topology: T nodes and E edges, or several topologies.

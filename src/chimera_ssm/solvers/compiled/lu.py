@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,10 +35,11 @@ class CompiledLDU:
         G, F = weight.shape[0], self.plan.lower_column.size
         self.lower, self.upper = weight.new_empty(G, F), weight.new_empty(G, F)
         self.inverse = weight.new_empty(G, topology.num_nodes)
-        self.growth = weight.new_empty(G, len(topology.parts))
-        tasks = len(topology.parts) * -(-G // LANES)
-        arrays = arrays_of(weight, self.lower, self.upper, self.inverse, self.growth)
-        run(factorise, tasks, self.plan, *arrays, work=32 * tasks * F)
+        parts = self.plan.part.size - 1
+        tasks = parts * -(-G // LANES)
+        arrays = arrays_of(weight, self.lower, self.upper, self.inverse)
+        self.growth = np.empty((G, parts), arrays[0].dtype)
+        run(factorise, tasks, self.plan, *arrays, self.growth, work=32 * tasks * F)
 
     def apply(self, rhs: Tensor, transpose: bool) -> Tensor:
         """``(I − A)⁻¹ @ rhs``, or transposed: the same with L and U exchanged; ``[G, T, K]``."""
