@@ -273,3 +273,59 @@ def test_gradients_may_be_expanded_or_strided():
     plain = torch.autograd.grad(x, (weight, rhs), torch.ones_like(x).contiguous())
     for a, b in zip(expanded, plain, strict=True):
         torch.testing.assert_close(a, b)
+
+
+@ENGINES
+@pytest.mark.parametrize("topology", [chimera.GridDAG((3, 4)), zoo.ZOO["triangle"], chimera.Line(5)], ids=str)
+def test_arguments_and_gradients_are_left_as_they_are(topology, engine, monkeypatch):
+    """Also those that are laid out node by node, as solvers want them."""
+    use_engine(monkeypatch, engine)
+    weight = zoo.bounded_weights(topology, 3).requires_grad_()
+    rhs, grad = (torch.randn(topology.num_nodes, 3, 16, dtype=torch.float64).transpose(0, 1) for _ in range(2))
+    before = rhs.clone(), grad.clone()
+    torch.autograd.grad(chimera.solve(topology, weight, rhs), weight, grad)
+    assert torch.equal(rhs, before[0])
+    assert torch.equal(grad, before[1])
+
+
+NOTHING = torch.empty(2, 0, dtype=torch.long)
+
+
+@ENGINES
+@pytest.mark.parametrize("form", ["mask", "state"])
+@pytest.mark.parametrize("width", [0, 3, 16])
+@pytest.mark.parametrize("channels", [0, 2, 16])
+def test_no_edges_states_or_channels(form, engine, width, channels, monkeypatch):
+    """Without edges L = I; without states y = 0, and so are gradients; without channels there is nothing."""
+    force_form(monkeypatch, form)
+    use_engine(monkeypatch, engine)
+    monkeypatch.setitem(globals(), "N", width)
+    monkeypatch.setitem(globals(), "P", channels)
+    edgeless, union = chimera.Graph(4, NOTHING), chimera.batch([chimera.DAG(4, NOTHING), chimera.DAG(3, NOTHING)])
+    for topologies in ([edgeless] * 2, [chimera.DAG(4, NOTHING), chimera.Line(4)], [union] * 2, [edgeless],
+                       [chimera.UndirectedLine(6)], [zoo.ZOO["triangle"]], [chimera.GridDAG((2, 3))]):  # fmt: skip
+        several = [inputs(t, torch.float64) for t in topologies]
+        weights, Cs, Bs, Vs, scales = zip(*several, strict=True)
+        arguments = [*weights, *Cs, *Bs, *scales, Vs[0]]
+        found = chimera.mix(topologies, weights, Cs, Bs, Vs[0], [100**d * s for d, s in enumerate(scales)])
+        expected = sum(
+            reference_mix(reference_mask(t, w), c, b, Vs[0], 100**d * s)
+            for d, (t, w, c, b, s) in enumerate(zip(topologies, weights, Cs, Bs, scales, strict=True))
+        )
+        assert_same(found, expected, arguments, arguments, torch.float64)
+
+
+@ENGINES
+@pytest.mark.parametrize("label", SOLVERS)
+@pytest.mark.parametrize("name", ["line 2", "undirected lines", "grid dags", "graphs", "no edges"])
+def test_solve_for_no_columns(name, label, engine, monkeypatch):
+    topology, solver = zoo.ZOO[name], SOLVERS[label]
+    if solver is not None and solver.why_not(topology) is not None:
+        pytest.skip("not supported")
+    use_engine(monkeypatch, engine)
+    weight = zoo.bounded_weights(topology, 2).requires_grad_()
+    rhs = torch.empty(2, topology.num_nodes, 0, dtype=torch.float64, requires_grad=True)
+    x = chimera.solve(topology, weight, rhs, solver)
+    assert x.shape == rhs.shape
+    for grad in torch.autograd.grad(x.sum(), (weight, rhs)):
+        assert not grad.any()

@@ -177,7 +177,9 @@ def test_states_of_graphs(graph, N, P, groups):
         y = mix(*(x.transpose(1, 2) for x in inputs[1:]))
         return [y, *torch.autograd.grad(y, inputs, torch.tensor(0.5, dtype=y.dtype).expand_as(y))]
 
-    found = results(lambda *x: compiled.lu_mix_states(graph, weight.flatten(0, 1), *x))
+    flat = weight.flatten(0, 1)
+    factors = compiled.CompiledLDU(graph, flat.detach())
+    found = results(lambda *x: compiled.lu_mix_states(graph, factors, flat, *x))
     expected = results(lambda *x: chimera.mix(graph, weight, *x, solver=chimera.Dense()))
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)

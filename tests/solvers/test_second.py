@@ -6,7 +6,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.utils.checkpoint import checkpoint
 
 import chimera_ssm as chimera
-from chimera_ssm.solvers.compiled import lu_mix_mask, lu_mix_states
+from chimera_ssm.solvers.compiled import CompiledLDU, lu_mix_mask, lu_mix_states
 from chimera_ssm.solvers.compiled.masks import Layout
 from chimera_ssm.solvers.neumann import TruncatedResolvent
 from tests import zoo
@@ -83,7 +83,8 @@ def test_strided_inputs_of_sparse_factors(mix):
     V, C, B, weight = inputs([graph], (Z, H, G, N, P), scaled=False)
     arguments = weight.flatten(0, 1), *(x.mT.contiguous() for x in (C, B, V))
     leaves = tuple(x.detach().requires_grad_() for x in arguments)
-    assert gradgradcheck(lambda w, *rest: mix(graph, w, *(x.mT for x in rest)), leaves, fast_mode=True)
+    factors = CompiledLDU(graph, leaves[0].detach())
+    assert gradgradcheck(lambda w, *rest: mix(graph, factors, w, *(x.mT for x in rest)), leaves, fast_mode=True)
 
 
 @pytest.mark.parametrize("wanted", range(5))

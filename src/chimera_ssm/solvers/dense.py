@@ -46,9 +46,24 @@ class PivotedLU:
 
     def __init__(self, plan: BlockPlan, weight: Tensor):
         unit = torch.eye(plan.shape[1], dtype=weight.dtype, device=weight.device)
-        self.plan, self.factors = plan, torch.linalg.lu_factor_ex(unit - dense_blocks(plan, weight))
+        self.plan, (self.factors, self.pivots) = plan, lu_factor(unit - dense_blocks(plan, weight))
 
     def apply(self, rhs: Tensor, transpose: bool) -> Tensor:
         """``L @ rhs`` or ``Lᵀ @ rhs``."""
-        x = torch.linalg.lu_solve(self.factors.LU, self.factors.pivots, split(self.plan, rhs), adjoint=transpose)
+        x = torch.linalg.lu_solve(self.factors, self.pivots, split(self.plan, rhs), adjoint=transpose)
         return join(self.plan, x)
+
+
+def lu_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """LU factors with partial pivoting and the pivots of each matrix of a batch ``[..., S, S]``; zero pivots pass.
+
+    On CPUs one matrix after the other: PyTorch factorises the matrices of a batch in threads, and within these MKL's
+    own threads, switched on by `torch.set_num_threads`, leave wrong factors of matrices with more than 140 rows.
+    """
+    if matrix.device.type != "cpu":
+        return torch.linalg.lu_factor_ex(matrix)[:2]
+    factors = torch.empty_like(matrix, memory_format=torch.contiguous_format).mT  # by columns, as LAPACK writes them
+    pivots, info = torch.empty(matrix.shape[:-1], dtype=torch.int32), torch.empty((), dtype=torch.int32)
+    for x, *out in zip(matrix.flatten(0, -3), factors.flatten(0, -3), pivots.flatten(0, -2), strict=True):
+        torch.linalg.lu_factor_ex(x, out=(*out, info))
+    return factors, pivots

@@ -20,7 +20,12 @@ def reference_matrix(topology: Topology, weight: Tensor) -> Tensor:
 
 def reference_mask(topology: Topology, weight: Tensor) -> Tensor:
     """``L = (I − A)⁻¹``."""
-    return torch.linalg.inv(torch.eye(topology.num_nodes, dtype=torch.float64) - reference_matrix(topology, weight))
+    return invert(torch.eye(topology.num_nodes, dtype=torch.float64) - reference_matrix(topology, weight))
+
+
+def invert(matrix: Tensor) -> Tensor:
+    """Inverses of ``[..., S, S]``, one after the other: see `chimera_ssm.solvers.dense.lu_factor`."""
+    return torch.stack([torch.linalg.inv(x) for x in matrix.flatten(0, -3)]).view_as(matrix)
 
 
 def reference_series(topology: Topology, weight: Tensor, powers: Sequence[int]) -> Tensor:

@@ -10,7 +10,8 @@
 | other graphs, nnz(L+U) ≤ T²/2    | `Elimination` | sparse LU                                           |
 | other graphs                     | `Dense`       | LU with pivoting; refused where T² would not fit    |
 
-The choice depends on the topology alone, never on weights or timings, and is always exact.
+The choice depends on the topology alone, never on weights or timings, and is always exact. `Elimination` does not
+pivot, but for heads whose weights need it: these are solved by dense LU.
 
 A mix goes through masks or states, whichever needs less work: masks ``2 Σ S² (P + D·N·G/H) + 4 Σ_d w_d S``
 multiplications per head, with parts of S nodes and w_d multiplications to solve for a column on topology d; states

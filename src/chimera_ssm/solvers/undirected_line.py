@@ -30,14 +30,17 @@ _LONGEST_PRODUCT = 256
 
 
 class UndirectedPathResolvent(Resolvent):
-    """The resolvent of disjoint undirected paths: a scan ahead, a scan back, less what both count."""
+    """The resolvent of disjoint undirected paths: a scan ahead, a scan back, less what both count.
+
+    ``growth [G]``, an array or a tensor, is the largest pivot: where it is large, the factors are not accurate.
+    """
 
     def __init__(self, topology: Topology, weight: Tensor):
         super().__init__(topology, weight)
         plan = topology.tensors("undirected_paths", weight.device)
         self.nodes = plan.nodes
         factors = compiled.path_factors if compiled.usable(weight) else path_factors
-        self.theta, self.ahead, self.back = factors(plan, weight)
+        self.theta, self.ahead, self.back, self.growth = factors(plan, weight)
 
     def solve(self, rhs: Tensor) -> Tensor:
         b = self.theta.unsqueeze(-1) * self._lay_out(rhs, 1)
@@ -80,14 +83,23 @@ def _both_ways(num_nodes: int) -> tuple[Line, Line]:
     return UndirectedLine(num_nodes).dags()
 
 
-def path_factors(plan: PathPlan, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """θ ``[G, T]``, f⁺ and f⁻ ``[G, T − 1]`` from weights ``[G, E]``, in line order."""
+def path_factors(plan: PathPlan, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """θ ``[G, T]``, f⁺ and f⁻ ``[G, T − 1]``, and the largest pivot ``[G]`` from weights ``[G, E]``, in line order."""
     padded = pad(weight, (0, 1)).to(torch.float32 if weight.device.type == "mps" else torch.float64)
     b, a = padded[:, plan.ahead][:, 1:], padded[:, plan.back][:, :-1]
     ahead, back = pivots(a * b), pivots((a * b).flip(1)).flip(1)
     factors = 1 / (ahead + back - 1), b / back[:, 1:], a / ahead[:, :-1]
     theta, fore, aft = (x.to(weight.dtype) for x in factors)
-    return theta, fore, aft
+    with torch.no_grad():
+        growth = torch.maximum(_largest(ahead, a * b), _largest(back.flip(1), (a * b).flip(1)))
+    return theta, fore, aft, growth
+
+
+def _largest(d: Tensor, p: Tensor) -> Tensor:
+    """The largest of pivots ``[G, T]``, infinite where they are not those of ``p [G, T−1]``: see `pivots`."""
+    expected = 1 - p / d[:, :-1]
+    accurate = (d[:, 1:] - expected).abs() <= 4096 * torch.finfo(d.dtype).eps * (1 + expected.abs())
+    return d.abs().amax(1).masked_fill(~accurate.all(1), torch.inf)
 
 
 def pivots(p: Tensor) -> Tensor:

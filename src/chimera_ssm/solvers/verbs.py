@@ -1,4 +1,9 @@
-"""The three verbs, `mask`, `solve` and `mix`: checks, broadcasting and precision; the work is the solvers'."""
+"""The three verbs, `mask`, `solve` and `mix`: checks, broadcasting and precision; the work is the solvers'.
+
+Without a solver they are accurate to the condition of I − A. On acyclic topologies, and where the row sums of |A| are
+below one, no pivoting is needed; elsewhere the pivots are checked, and heads that need it are solved by dense LU with
+pivoting. A topology too large for that is refused with a ``ValueError``.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from chimera_ssm.errors import TopologyError
 from chimera_ssm.solvers import operators
@@ -19,17 +25,17 @@ from chimera_ssm.solvers.forms import Term, mix_by_mask, mix_by_states
 from chimera_ssm.solvers.select import Choice, exact_solver, require, select_solver
 from chimera_ssm.topology import Topology
 
-_SINGULAR = "I − A is singular or overflows: bound the weights, or use solver=Dense(), which pivots"
+_SINGULAR = "I − A is singular or overflows: bound the weights, for example by row sums of |A| below one"
 _INPUT = "look for the operation that made it"
 
 
 def mask(topology: Topology, weight: Tensor, solver: Solver | None = None) -> Tensor:
-    """The resolvent ``L = (I − A)⁻¹`` as a matrix.
+    """The resolvent ``L = (I − A)⁻¹`` as a matrix, accurate to the condition of I − A.
 
     Args:
         topology: T nodes and E edges.
         weight: ``A[target[e], source[e]]``, ``[..., H, E]``.
-        solver: the fastest exact one if omitted.
+        solver: the fastest exact one if omitted; it pivots where that is needed.
 
     Returns:
         ``[..., H, T, T]``, in the dtype of ``weight``, computed in float32 at least.
@@ -61,7 +67,7 @@ def solve(topology: Topology, weight: Tensor, rhs: Tensor, solver: Solver | None
         topology: T nodes and E edges.
         weight: ``A[target[e], source[e]]``, ``[..., H, E]``.
         rhs: ``[..., H, T, K]``.
-        solver: the fastest exact one if omitted.
+        solver: the fastest exact one if omitted; it pivots where that is needed.
 
     Returns:
         ``L @ rhs``, ``[..., H, T, K]``, in the dtype of ``rhs``, computed in float32 at least.
@@ -79,7 +85,9 @@ def solve_now(topology: Topology, weight: Tensor, rhs: Tensor, solver: Solver | 
     lead = torch.broadcast_shapes(weight.shape[:-1], rhs.shape[:-2])
     with _without_autocast(rhs):
         flat = _flatten(weight.to(dtype), lead, 1)
-        x = _pick(solver, topology).resolvent(topology, flat).solve(_flatten(rhs.to(dtype), lead, 2))
+        columns = _with_columns(_flatten(rhs.to(dtype), lead, 2))
+        x = _pick(solver, topology).resolvent(topology, flat).solve(columns)
+        x = x if rhs.shape[-1] else x[..., :0]
     check_finite("the solution", x, _SINGULAR)
     return x.reshape(*lead, *x.shape[1:]).to(rhs.dtype)
 
@@ -96,7 +104,8 @@ def mix(
     """The mixer ``y = (L ⊙ C B̄ᵀ) V`` with ``L = (I − A)⁻¹`` and ``B̄ = scale · B``.
 
     With sequences of topologies on the same nodes, and of weight, C, B and scale alike, the sum over them: masks
-    are added before the product with V, and a tensor that is given twice is used once.
+    are added before the product with V, and a tensor that is given twice is used once. Accurate to the condition of
+    I − A, pivoting where that is needed.
 
     Args:
         topology: T nodes and E edges, or several topologies.
@@ -148,12 +157,14 @@ class _MixPlan:
         dtype: in which it is computed.
         choice: solvers and form.
         as_is: whether no tensor has to be converted or reshaped.
+        empty: whether there are no states or no channels.
     """
 
     lead: tuple[int, ...]
     dtype: torch.dtype
     choice: Choice
     as_is: bool
+    empty: bool
 
 
 def _plan_mix(topologies: list, weights: list, Cs: list, Bs: list, V: Tensor, scales: Any, solver: Any) -> _MixPlan:
@@ -168,7 +179,7 @@ def _plan_mix(topologies: list, weights: list, Cs: list, Bs: list, V: Tensor, sc
         lambda: select_solver(topologies, N, P, groups_per_head, solver),
     )
     as_is = len(lead) == 1 and all(x == lead for x in leads) and all(x.dtype == dtype for x in tensors)
-    return _MixPlan(lead, dtype, choice, as_is)
+    return _MixPlan(lead, dtype, choice, as_is, empty=0 in (N, P))
 
 
 def _mix_planned(plan: _MixPlan, topologies: list, weights: list, Cs: list, Bs: list, V: Tensor, scales: Any) -> Tensor:
@@ -181,12 +192,21 @@ def _mix_planned(plan: _MixPlan, topologies: list, weights: list, Cs: list, Bs: 
             once[id(x)] = _flatten(x.to(plan.dtype), plan.lead, kept)
         return once[id(x)]
 
+    def columns(x: Tensor) -> Tensor:
+        return _with_columns(flat(x, 3)) if plan.empty else flat(x, 3)
+
     terms = [
-        Term(s, t, flat(w, 2), flat(c, 3), flat(b, 3), None if a is None else flat(a, 2))
+        Term(s, t, flat(w, 2), columns(c), columns(b), None if a is None else flat(a, 2))
         for s, t, w, c, b, a in zip(plan.choice.solvers, topologies, weights, Cs, Bs, scales, strict=True)
     ]
-    y = (mix_by_mask if plan.choice.form == "mask" else mix_by_states)(terms, flat(V, 3))
+    y = (mix_by_mask if plan.choice.form == "mask" else mix_by_states)(terms, columns(V))
+    y = y[..., : V.shape[-1]] if plan.empty else y
     return y if plan.as_is else y.reshape(*plan.lead, *y.shape[1:])
+
+
+def _with_columns(x: Tensor) -> Tensor:
+    """``x [..., K]`` with a column of zeros if there are none, so that solvers always have columns to work on."""
+    return x if x.shape[-1] else pad(x, (0, 1))
 
 
 def _signature(x: Any) -> Any:

@@ -189,7 +189,10 @@ class Masks:
 
 @dataclass(frozen=True)
 class DenseInverse:
-    """The same masks by `torch.linalg.inv` of a batch of dense matrices ``[parts · heads, size, size]``."""
+    """The same masks by `torch.linalg.inv` of dense matrices ``[parts · heads, size, size]``, one after the other.
+
+    A batch of them is not inverted correctly on several threads, see `chimera_ssm.solvers.dense.lu_factor`.
+    """
 
     topologies: Topologies
     heads: int
@@ -201,7 +204,7 @@ class DenseInverse:
         source, target = topology.edge_index
         matrix = torch.eye(size).repeat(len(topology.parts), self.heads, 1, 1)
         matrix[target // size, :, target % size, source % size] -= weight.T
-        return Steps(lambda: torch.linalg.inv(matrix.flatten(0, 1)))
+        return Steps(lambda: torch.stack([torch.linalg.inv(x) for x in matrix.flatten(0, 1)]))
 
 
 def adjacency(topology: Topology, lead: tuple[int, ...], generator: Generator) -> Adjacency:

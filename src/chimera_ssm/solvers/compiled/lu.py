@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,7 +21,10 @@ _TASKS = 8
 
 
 class CompiledLDU:
-    """Factors of I − A for weights ``[G, E]``; −L, −U off their unit diagonals ``[G, F]``, and D⁻¹ ``[G, T]``."""
+    """Factors of I − A for weights ``[G, E]``; −L, −U off their unit diagonals ``[G, F]``, and D⁻¹ ``[G, T]``.
+
+    ``growth [G, parts]`` is the largest magnitude that entries had during elimination.
+    """
 
     def __init__(self, topology: Topology, weight: Tensor):
         from chimera_ssm.solvers.kernels.lu import LANES, factorise
@@ -31,9 +35,11 @@ class CompiledLDU:
         G, F = weight.shape[0], self.plan.lower_column.size
         self.lower, self.upper = weight.new_empty(G, F), weight.new_empty(G, F)
         self.inverse = weight.new_empty(G, topology.num_nodes)
-        tasks = len(topology.parts) * -(-G // LANES)
+        parts = self.plan.part.size - 1
+        tasks = parts * -(-G // LANES)
         arrays = arrays_of(weight, self.lower, self.upper, self.inverse)
-        run(factorise, tasks, self.plan, *arrays, work=32 * tasks * F)
+        self.growth = np.empty((G, parts), arrays[0].dtype)
+        run(factorise, tasks, self.plan, *arrays, self.growth, work=32 * tasks * F)
 
     def apply(self, rhs: Tensor, transpose: bool) -> Tensor:
         """``(I − A)⁻¹ @ rhs``, or transposed: the same with L and U exchanged; ``[G, T, K]``."""
@@ -71,20 +77,21 @@ class CompiledLDU:
         return self.upper.index_select(1, rows[0]), self.lower.index_select(1, rows[1])
 
 
-def lu_mix_mask(topology: Topology, weight: Tensor, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
+def lu_mix_mask(topology: Topology, factors: CompiledLDU, weight: Tensor, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
     """``y = (L ⊙ C Bᵀ) V`` through the mask, ``[Z, H, T, P]``, with ``L = (I − A)⁻¹`` a block of columns at a time.
 
     Args:
         topology: any topology; masks stay within its parts.
-        weight: ``[Z·H, E]``, such that LU without pivoting is stable.
+        factors: those of the weights, for which LU without pivoting has to be stable.
+        weight: ``[Z·H, E]``.
         C: ``[Z, G, T, N]``, G divides H.
         B: ``[Z, G, T, N]``.
         V: ``[Z, H, T, P]``; B̄ = β B is the same as β V.
     """
-    return _MixMask.apply(topology, weight, C, B, V)
+    return _MixMask.apply(topology, factors, weight, C, B, V)
 
 
-def eliminated(topology: Topology, weight: Tensor, C: Tensor, B: Tensor, V: Tensor) -> list[Term]:
+def eliminated(topology: Topology, _: CompiledLDU, weight: Tensor, C: Tensor, B: Tensor, V: Tensor) -> list[Term]:
     """The same mix for `chimera_ssm.solvers.forms`."""
     from chimera_ssm.solvers.elimination import Elimination
     from chimera_ssm.solvers.forms import Term
@@ -99,15 +106,16 @@ def _plain(*arguments: Any) -> Tensor:
 
 
 class _MixMask(torch.autograd.Function):
-    """The mix by masks; for the backward pass only the inputs and the factors are kept."""
+    """The mix by masks; for the backward pass only the inputs are kept."""
 
     @staticmethod
-    def forward(ctx: Any, topology: Topology, weight: Tensor, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, topology: Topology, factors: CompiledLDU, weight: Tensor, C: Tensor, B: Tensor, V: Tensor
+    ) -> Tensor:
         from chimera_ssm.solvers.kernels.lu_masks import masks_forward
         from chimera_ssm.solvers.kernels.pool import run
 
-        keep(ctx, (topology, weight, C, B, V))
-        ctx.factors = factors = CompiledLDU(topology, weight.detach())
+        keep(ctx, (topology, factors, weight, C, B, V))
         C, B, V = (x.detach().contiguous() for x in (C, B, V))
         if not values_wanted():
             return torch.empty_like(V)
@@ -125,8 +133,8 @@ class _MixMask(torch.autograd.Function):
         from chimera_ssm.solvers.kernels.lu_masks import masks_backward
         from chimera_ssm.solvers.kernels.pool import run
 
-        (grad,), topology, factors = grads, ctx.others[0], ctx.factors
-        C, B, V = (x.contiguous() for x in ctx.saved_tensors[2:])
+        (grad,), (topology, factors, *_) = grads, ctx.others
+        C, B, V = (x.contiguous() for x in ctx.saved_tensors[3:])
         slots, width = _division(topology, C.shape[0] * C.shape[1])
         (Z, G, T, N), (H, P) = C.shape, (V.shape[1], V.shape[3])
         dweight, dC = V.new_zeros(slots, Z * H, topology.num_edges), V.new_zeros(slots, Z, G, T, N)
@@ -136,7 +144,7 @@ class _MixMask(torch.autograd.Function):
             *arrays_of(factors.inverse, C.view(-1, T, N), B.view(-1, T, N), V.view(-1, T, P),
                    grad.reshape(-1, T, P), dweight, dC.view(slots, -1, T, N), dB.view(-1, T, N),
                    dV.view(-1, T, P)), work=3 * _work(topology, C, V))  # fmt: skip
-        return None, dweight.sum(0), dC.sum(0), dB, dV
+        return None, None, dweight.sum(0), dC.sum(0), dB, dV
 
 
 def _division(topology: Topology, groups: int) -> tuple[int, int]:

@@ -12,9 +12,9 @@ from chimera_ssm.solvers.compiled.lu import CompiledLDU, eliminated
 from chimera_ssm.topology import Topology
 
 
-def lu_mix_states(topology: Topology, weight: Tensor, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
+def lu_mix_states(topology: Topology, factors: CompiledLDU, weight: Tensor, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
     """``y = (L ⊙ C Bᵀ) V`` by states ``h = L (B ⊗ v)``; arguments as for `lu_mix_mask`."""
-    return _MixStates.apply(topology, weight, C, B, V)
+    return _MixStates.apply(topology, factors, weight, C, B, V)
 
 
 def _plain(*arguments: Any) -> Tensor:
@@ -24,14 +24,15 @@ def _plain(*arguments: Any) -> Tensor:
 
 
 class _MixStates(torch.autograd.Function):
-    """The mix by states; for the backward pass only the inputs and the factors are kept."""
+    """The mix by states; for the backward pass only the inputs are kept."""
 
     @staticmethod
-    def forward(ctx: Any, topology: Topology, weight: Tensor, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, topology: Topology, factors: CompiledLDU, weight: Tensor, C: Tensor, B: Tensor, V: Tensor
+    ) -> Tensor:
         from chimera_ssm.solvers.kernels import lu_states, pool
 
-        keep(ctx, (topology, weight, C, B, V))
-        ctx.factors = factors = CompiledLDU(topology, weight.detach())
+        keep(ctx, (topology, factors, weight, C, B, V))
         if not values_wanted():
             return torch.empty_like(V)
         b, c, v = (_by_rank(x, factors, size) for x, size in _sizes(B, C, V))
@@ -45,7 +46,7 @@ class _MixStates(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         from chimera_ssm.solvers.kernels import lu_states, pool
 
-        (_, weight, C, B, V), factors = ctx.saved_tensors, ctx.factors
+        (_, _, weight, C, B, V), factors = ctx.saved_tensors, ctx.others[1]
         b, c, v, g = (_by_rank(x, factors, size) for x, size in _sizes(B, C, V, *grads))
         (heads, parts), work = v.shape[:2], _work(factors, b, v)
         ranges = min(pool.threads_for(work), heads * parts)
@@ -55,7 +56,7 @@ class _MixStates(torch.autograd.Function):
         arrays = arrays_of(factors.inverse, b, c, v, g, dweight, db, dc, dv)
         pool.run(lu_states.states_backward, ranges, ranges, factors.plan, rows, *arrays, work=work)
         dC, dB, dV = (_by_node(x, factors, y.shape) for x, y in ((dc.sum(0), C), (db.sum(0), B), (dv, V)))
-        return None, dweight.sum(0), dC, dB, dV
+        return None, None, dweight.sum(0), dC, dB, dV
 
 
 def _sizes(B: Tensor, C: Tensor, *channels: Tensor) -> list[tuple[Tensor, int]]:

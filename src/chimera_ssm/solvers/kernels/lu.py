@@ -12,6 +12,7 @@ from chimera_ssm.solvers.kernels.simd import (
     aligned,
     at,
     fma,
+    largest,
     load,
     load_8,
     put,
@@ -30,11 +31,12 @@ _CACHED = 1 << 17
 
 
 @kernel
-def factorise(first, last, plan, weight, lower, upper, inverse):
+def factorise(first, last, plan, weight, lower, upper, inverse, growth):
     """Factors of I − A, row after row, for tasks ``first`` to ``last``: a part, and eight heads as lanes of vectors.
 
     Row i of I − A is spread out over ``row``. For its entries k < i in order, what the rows before have left there is
-    L[i, k] D[k]; that times row k of U is taken from what is to the right.
+    L[i, k] D[k]; that times row k of U is taken from what is to the right. ``growth [H, parts]`` is the largest
+    magnitude of entries of ``L D`` and ``D U`` and of the products that are taken away.
     """
     (heads, edges), entries, nodes = weight.shape, lower.shape[1], inverse.shape[1]
     groups = -(-heads // LANES)
@@ -48,6 +50,8 @@ def factorise(first, last, plan, weight, lower, upper, inverse):
         U = np.empty((plan.lower_begin[end] - origin, LANES), weight.dtype)
         edge_origin = plan.edge_begin[begin]
         edge_weight = np.zeros((plan.edge_begin[end] - edge_origin, LANES), weight.dtype)
+        peak = np.empty((end - begin, LANES), weight.dtype)  # the largest entry of each row of U
+        grown = zero
         for e in range(edge_origin, plan.edge_begin[end]):
             for l in range(lanes):
                 put(edge_weight, LANES * (e - edge_origin) + l, at(weight, (head + l) * edges + at(plan.edge, e)))
@@ -61,12 +65,14 @@ def factorise(first, last, plan, weight, lower, upper, inverse):
                 k = at(plan.lower_column, q)
                 left = load_8(row, LANES * (k - begin))
                 store(row, LANES * (k - begin), zero)
+                grown = largest(left * load_8(peak, LANES * (k - begin)), grown)
                 for r in range(at(plan.upper_begin, k), at(plan.upper_begin, k + 1)):
                     o = LANES * (at(plan.upper_column, r) - begin)
                     store(row, o, load_8(row, o) + left * load_8(U, LANES * (r - origin)))
                 store(lane, 0, zero - left * load_8(pivot, LANES * (k - begin)))
                 deal(lane, lower, head * entries + q, entries, lanes)
-            store(lane, 0, one / load_8(row, here))
+            diagonal, top = load_8(row, here), one
+            store(lane, 0, one / diagonal)
             store(pivot, here, load_8(lane, 0))
             store(row, here, zero)
             deal(lane, inverse, head * nodes + i, nodes, lanes)
@@ -75,7 +81,12 @@ def factorise(first, last, plan, weight, lower, upper, inverse):
                 store(lane, 0, zero - load_8(row, o) * load_8(pivot, here))
                 store(row, o, zero)
                 store(U, LANES * (r - origin), load_8(lane, 0))
+                top = largest(load_8(lane, 0), top)
                 deal(lane, upper, head * entries + r, entries, lanes)
+            store(peak, here, top)
+            grown = largest(diagonal * top, grown)
+        store(lane, 0, grown)
+        deal(lane, growth, head * growth.shape[1] + p, growth.shape[1], lanes)
 
 
 @inlined

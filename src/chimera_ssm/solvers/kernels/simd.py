@@ -181,6 +181,21 @@ def total(typing, vector):
 
 
 @intrinsic
+def largest(typing, x, bound):
+    """``max(|x|, bound)`` of vectors, lane by lane; NaN where either is NaN or x is infinite."""
+
+    def generate(context, builder, signature, args):
+        kind = context.get_value_type(x)
+        name = f"llvm.fabs.v{x.width}f{x.dtype.bitwidth}"
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind]), name)
+        size = builder.call(function, [args[0]])
+        found = builder.select(builder.fcmp_unordered(">=", args[1], size), args[1], size)
+        return builder.fadd(found, builder.fmul(args[0], ir.Constant(kind, [0.0] * x.width)))
+
+    return x(x, bound), generate
+
+
+@intrinsic
 def add_totals(typing, array, offset, a, b, c, d):
     """Add the sums of four vectors of sixteen to four elements of an array from ``offset`` on."""
 

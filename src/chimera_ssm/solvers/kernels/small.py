@@ -63,12 +63,13 @@ def shaped(plans, w, beta, C, B, V):
     """Inputs with their leading dimensions as the kernels want them."""
     D, T = plans[0].shape
     N, P = C.shape[-1], V.shape[-1]
+    H, blocks = V.size // (T * P), C.size // (T * N)  # not -1: there may be no edges, and so no weights to count
     return (
-        w.reshape(D, -1, w.shape[-1]),
-        beta.reshape(D, -1, T),
-        C.reshape(-1, T, N),
-        B.reshape(-1, T, N),
-        V.reshape(-1, T, P),
+        w.reshape(D, H, w.shape[-1]),
+        beta.reshape(D, H, T),
+        C.reshape(blocks, T, N),
+        B.reshape(blocks, T, N),
+        V.reshape(H, T, P),
     )
 
 

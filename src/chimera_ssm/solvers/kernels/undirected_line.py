@@ -23,24 +23,33 @@ def read_links(w, origin, ahead, back, a, b):
 
 @inlined
 def find_pivots(a, b, up, down):
-    """``d⁺_{i+1} = 1 − a_i b_i/d⁺_i`` from one end, ``d⁻_i = 1 − a_i b_i/d⁻_{i+1}`` from the other, side by side."""
-    links = a.size
+    """``d⁺_{i+1} = 1 − a_i b_i/d⁺_i`` from one end, ``d⁻_i = 1 − a_i b_i/d⁻_{i+1}`` from the other, side by side.
+
+    The largest magnitude of either is returned: NaN if there is one, because all that follow are NaN, too.
+    """
+    links, largest_up, largest_down = a.size, 1.0, 1.0
     put(up, 0, 1.0)
     put(down, links, 1.0)
     for i in range(links):
         j = links - 1 - i
-        put(up, i + 1, 1 - at(a, i) * at(b, i) / at(up, i))
-        put(down, j, 1 - at(a, j) * at(b, j) / at(down, j + 1))
+        u, d = 1 - at(a, i) * at(b, i) / at(up, i), 1 - at(a, j) * at(b, j) / at(down, j + 1)
+        put(up, i + 1, u)
+        put(down, j, d)
+        if not abs(u) <= largest_up:
+            largest_up = abs(u)
+        if not abs(d) <= largest_down:
+            largest_down = abs(d)
+    return largest_up if largest_up > largest_down or largest_up != largest_up else largest_down
 
 
 @kernel
-def factors(first, last, ahead, back, w, theta, fore, aft):
-    """Set θ, f⁺ and f⁻ for heads ``first`` to ``last``."""
+def factors(first, last, ahead, back, w, theta, fore, aft, growth):
+    """Set θ, f⁺, f⁻ and ``growth [H]``, the largest pivot, for heads ``first`` to ``last``."""
     nodes, links, edges = theta.shape[1], fore.shape[1], w.shape[1]
     a, b, up, down = np.empty(links), np.empty(links), np.empty(nodes), np.empty(nodes)
     for head in range(first, last):
         read_links(w, head * edges, ahead, back, a, b)
-        find_pivots(a, b, up, down)
+        put(growth, head, find_pivots(a, b, up, down))
         for i in range(nodes):
             put(theta, head * nodes + i, theta.dtype.type(1 / (at(up, i) + at(down, i) - 1)))
         for i in range(links):
