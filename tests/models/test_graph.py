@@ -1,5 +1,7 @@
 """Graph models: presets, invariances, encoders, saving and loading, baselines."""
 
+import json
+
 import pytest
 import torch
 from transformers import AutoConfig, AutoModel
@@ -8,17 +10,24 @@ import chimera_ssm as chimera
 from chimera_ssm import ChimeraForGraphs, ChimeraGraphConfig, ChimeraGraphModel
 from chimera_ssm.models.graph import losses, modeling
 from chimera_ssm.models.graph.configuration import ATOM, BOND
+from chimera_ssm.models.graph.layers import GCNPlus, Graphs
+from chimera_ssm.models.graph.norms import GraphNorm
 
 pytest.importorskip("torch_geometric")
 
 VARIANTS = {
     "chimera": {},
-    "gated": {"local": "gated_gcn"},
+    "parallel, gated": {"arrangement": "parallel"},
+    "paper": {"arrangement": "parallel", "local": "gcn", "norm": "layer", "gate": False, "injection": "step"},
+    "authors": {"norm": "graph", "conv": False, "injection": "projected", "normalize": "column", "shared_bias": True},
+    "gine beside": {"local": "gine", "pooling": "sum"},
+    "identity": {"resolvent": "identity"},
     "alone": {"local": "none", "edge_features": None},
-    "batch norms": {"norm": "batch"},
+    "layer norms": {"norm": "layer", "pooling": "max"},
     "neumann": {"resolvent": "neumann"},
     "nodes": {"level": "node", "problem_type": "single_label_classification"},
     "gcn": {"mixer": "gcn"},
+    "gcn_plus": {"mixer": "gcn_plus"},
     "gine": {"mixer": "gine"},
     "gated_gcn": {"mixer": "gated_gcn"},
     "gps": {"mixer": "gps"},
@@ -47,17 +56,27 @@ def molecules(seed=0):
 @pytest.mark.parametrize(
     ("name", "count"),
     [
-        ("peptides_func", 492_634),
-        ("peptides_struct", 479_723),
-        ("pascalvoc_sp", 452_405),
-        ("coco_sp", 456_305),
-        ("test", 10_071),
+        # The paper prints 499k, 504k and 489k for three of the authors' networks.
+        ("peptides_func_authors", 499_114),
+        ("peptides_struct_authors", 504_331),
+        ("pascalvoc_sp_authors", 485_589),
+        ("coco_sp_authors", 489_489),
+        ("peptides_func_paper", 492_762),
+        ("peptides_struct_paper", 479_851),
+        ("pascalvoc_sp_paper", 452_533),
+        ("coco_sp_paper", 456_433),
+        ("peptides_func", 485_594),
+        ("peptides_struct", 489_835),
+        ("pascalvoc_sp", 471_093),
+        ("coco_sp", 474_993),
+        ("test", 11_383),
     ],
 )
 def test_sizes_of_presets(name, count):
     with torch.device("meta"):
         model = chimera.create_model(f"chimera_graph_{name}")
-    assert model.num_parameters() == count < 500_000
+    assert model.num_parameters() == count
+    assert count < 500_000 or "struct_authors" in name
 
 
 @ALL
@@ -91,24 +110,82 @@ def test_permutations_change_the_order_and_nothing_else(variant):
         torch.testing.assert_close(alone, logits[g : g + 1] if by_graph else logits[here])
 
 
-def test_the_model_is_what_it_says():
-    """Encoders, GCN and Chimera side by side, feed-forward, norm, mean, head."""
-    from torch_geometric.nn import GCNConv
-
-    model = build().eval()
+@pytest.mark.parametrize("arrangement", ["sequential", "parallel"])
+def test_the_model_is_what_it_says(arrangement):
+    """Encoders, a local layer and Chimera, feed-forward, norm, mean, head."""
+    model = build(arrangement=arrangement, final_norm=True).double().eval()
     x, edge_index, edge_attr, _ = molecules()
     body = model.chimera
     offset, bonds = torch.tensor([0, *ATOM[:-1]]).cumsum(0), torch.tensor([0, *BOND[:-1]]).cumsum(0)
     h = body.node_encoder.embedding.weight[x + offset].sum(1)
     e = body.edge_encoder.embedding.weight[edge_attr + bonds].sum(1)
-    merged, mean = chimera.merge_edges(edge_index, e)
+
+    def mix(layer, h, e):
+        merged, mean = chimera.merge_edges(edge_index, e)
+        return layer.mixer(layer.mixer_norm(h), chimera.Graph(11, merged), mean)
+
+    graphs = Graphs(None, edge_index, None)
     for layer in body.layers:
-        assert isinstance(layer.local, GCNConv)
-        local = layer.local(layer.local_norm(h), edge_index)
-        h = h + local + layer.mixer(layer.mixer_norm(h), chimera.Graph(11, merged), mean)
-        h = h + layer.mlp(layer.mlp_norm(h))
-    expected = model.head(body.norm(h).mean(0, keepdim=True))
-    torch.testing.assert_close(model(x, edge_index, edge_attr).logits, expected)
+        normed = layer.local.norm(h)
+        y, updated = layer.local.conv(normed, e, graphs)
+        if arrangement == "sequential":
+            h = h + torch.nn.functional.gelu(layer.local.out_norm(normed + y))
+            h = h + mix(layer, h, updated)
+        else:
+            h = h + y + mix(layer, h, e)
+        h, e = h + layer.mlp(layer.mlp_norm(h)), updated
+    features = body.norm(h).mean(0, keepdim=True)
+    for layer in model.head.hidden:
+        features = features + layer(features)
+    torch.testing.assert_close(model(x, edge_index, edge_attr).logits, model.head.out(features))
+
+
+@pytest.mark.parametrize("pooling", ["mean", "sum", "max"])
+def test_pooling(pooling):
+    model = build(pooling=pooling, head_layers=1).eval()
+    x, edge_index, edge_attr, batch = molecules()
+    found = model(x, edge_index, edge_attr, batch, batch_size=4)
+    nodes = found.last_hidden_state
+    pooled = [getattr(nodes[batch == g], "amax" if pooling == "max" else pooling)(0) for g in range(3)]
+    pooled.append(torch.zeros(16))  # a graph without nodes
+    torch.testing.assert_close(found.logits, model.head.out(torch.stack(pooled)))
+
+
+def test_norms_of_graphs_are_those_of_pyg():
+    from torch_geometric.nn import LayerNorm
+
+    ours, theirs = GraphNorm(16), LayerNorm(16, mode="graph")
+    with torch.no_grad():
+        for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+            b.copy_(a.uniform_(-1, 1))
+    x, batch = torch.randn(11, 16), molecules()[3]
+    torch.testing.assert_close(ours(x, batch), theirs(x, batch))
+    torch.testing.assert_close(ours(x), theirs(x))
+    assert ours(x[:0], batch[:0]).shape == (0, 16)
+
+
+def test_batch_norms_take_single_nodes_and_no_edges_in_training():
+    model = build().train()
+    x, _, edge_attr, _ = molecules()
+    model(x[:1], torch.empty(2, 0, dtype=torch.long), edge_attr[:0], labels=torch.ones(1, 3)).loss.backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_gcn_plus_adds_up_edges_and_neighbours():
+    conv = GCNPlus(16)
+    x, edge_index, edge = torch.randn(11, 16), molecules()[1], torch.randn(17, 16)
+    expected = torch.zeros(11, 16)
+    for e, (j, i) in enumerate(edge_index.t().tolist()):
+        expected[i] += (conv.linear(x[j]) + edge[e]).relu()
+    torch.testing.assert_close(conv(x, edge_index, edge), expected)
+
+
+def test_models_of_another_arrangement_are_refused(tmp_path):
+    build(arrangement="parallel", local="gcn").save_pretrained(tmp_path)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**settings, "arrangement": "sequential", "local": "gated_gcn"}))
+    with pytest.raises(ValueError, match=r"weights do not fit the model: .* saved by another version of chimera-ssm"):
+        ChimeraForGraphs.from_pretrained(tmp_path)
 
 
 def test_features_of_molecules_are_those_of_ogb():
@@ -200,7 +277,7 @@ def test_what_a_checkpoint_lacks_is_initialised(tmp_path):
         elif name.endswith(".D"):
             assert (value == 1).all()
         else:
-            assert value.abs().max() < 1, name
+            assert value.abs().max() <= 1, name
 
 
 def test_regression_is_in_units_of_the_targets():
@@ -235,22 +312,24 @@ def test_losses():
     torch.testing.assert_close(losses.binary_cross_entropy(logits, labels), each.flatten()[1:].mean())
 
 
-def test_gated_gcn_updates_edges():
-    layer = build("gated").chimera.layers[0].local
+@pytest.mark.parametrize("edge_messages", [True, False])
+def test_gated_gcn_updates_edges(edge_messages):
+    conv = build(edge_messages=edge_messages).eval().chimera.layers[0].local.conv
     x, edge_index, edge = torch.randn(11, 16), molecules()[1], torch.randn(17, 16)
-    y, updated = layer(x, edge_index, edge)
-    hears, speaks, own, value = layer.node(x).chunk(4, -1)
+    y, updated = conv(x, edge, Graphs(None, edge_index, None))
+    at_target, at_source, own, value = conv.node(x).chunk(4, -1)
     for e, (j, i) in enumerate(edge_index.t().tolist()):
-        opening = hears[i] + speaks[j] + layer.edge(edge[e])
-        torch.testing.assert_close(updated[e], edge[e] + layer.norm(opening).relu())
+        opening = at_target[i] + at_source[j] + conv.edge(edge[e])
+        torch.testing.assert_close(updated[e], edge[e] + conv.norm(opening[None])[0].relu())
     node = 7
     into = [(e, j) for e, (j, i) in enumerate(edge_index.t().tolist()) if i == node]
-    gates = [torch.sigmoid(hears[node] + speaks[j] + layer.edge(edge[e])) for e, j in into]
-    heard = sum(g * value[j] for g, (_, j) in zip(gates, into, strict=True)) / (sum(gates) + 1e-6)
-    torch.testing.assert_close(y[node], own[node] + heard)
+    gates = [torch.sigmoid(at_target[node] + at_source[j] + conv.edge(edge[e])) for e, j in into]
+    messages = [value[j] + (conv.edge(edge[e]) if edge_messages else 0) for e, j in into]
+    incoming = sum(g * m for g, m in zip(gates, messages, strict=True)) / (sum(gates) + 1e-6)
+    torch.testing.assert_close(y[node], own[node] + incoming)
 
 
-@pytest.mark.parametrize("variant", ["chimera", "gated", "gps"])
+@pytest.mark.parametrize("variant", ["chimera", "authors", "gps"])
 def test_gradient_checkpointing_changes_nothing(variant):
     model = build(variant).train()
 
@@ -302,7 +381,7 @@ def bad_x():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: build(mixer="mlp"), "mixer must be one of chimera, gcn, gine, gated_gcn, gps; found 'mlp'"),
+        (lambda: build(mixer="mlp"), "mixer must be one of chimera, gcn, gcn_plus, gine, gated_gcn, gps; found 'mlp'"),
         (lambda: build(level="edge"), "level must be one of graph, node; found 'edge'"),
         (lambda: build(resolvent="fast"), "resolvent must be one of exact, neumann, dag"),
         (lambda: build(hidden_size=0), "hidden_size must be an integer of at least 1, found 0"),

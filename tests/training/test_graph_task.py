@@ -121,7 +121,7 @@ def test_parameters_match(data, mixer):
 
 def test_the_kind_is_known_and_bad_settings_are_refused(data):
     assert recipe_class("graph") is GraphRecipe
-    with pytest.raises(ValueError, match="mixer must be one of chimera, gcn, gine, gated_gcn, gps"):
+    with pytest.raises(ValueError, match="mixer must be one of chimera, gcn, gcn_plus, gine, gated_gcn, gps"):
         GraphRecipe(epochs=1, mixer="mlp")
     with pytest.raises(ValueError, match="has no validation part of its own; hold out a part with --validation"):
         replace(TINY, data=data, part="validation").task().test_samples()

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from torchmetrics import Metric
 
 SIZES = (
-    "variant", "injection", "conv", "resolvent", "hidden_size", "num_hidden_layers", "state_size", "num_heads", "expand",
-    "dropout", "drop_path",
+    "variant", "injection", "conv", "resolvent", "hidden_size", "num_hidden_layers", "state_size", "num_heads",
+    "expand", "dropout", "drop_path",
 )  # fmt: skip
 
 

@@ -53,7 +53,7 @@ class ChimeraGraphLayer(GradientCheckpointingLayer):
     def __init__(self, config: ChimeraGraphConfig, last: bool = False):
         super().__init__()
         width, self.sequential = config.hidden_size, config.arrangement == "sequential"
-        self.local = None if config.local == "none" else LocalLayer(config, activate=self.sequential, last=last)
+        self.local = None if config.local == "none" else LocalLayer(config, unused_edges=last and not self.sequential)
         self.mixer_norm = norm_of(config)
         self.mixer = mixer_of(config)
         self.mlp_norm = norm_of(config)
@@ -101,24 +101,23 @@ def mixer_of(config: ChimeraGraphConfig) -> Chimera:
 
 
 class LocalLayer(nn.Module):
-    """A convolution over neighbours behind a norm, optionally ``gelu(norm(h + conv(h)))``; dropout.
+    """A convolution over neighbours behind a norm, in a sequential arrangement ``gelu(norm(h + conv(h)))``; dropout.
 
     Args:
         config: of the model.
-        activate: whether to add the second norm and GELU.
-        last: whether updated edge features are not used by any later layer.
+        unused_edges: whether nothing reads the edge features that it updates.
     """
 
-    def __init__(self, config: ChimeraGraphConfig, activate: bool, last: bool):
+    def __init__(self, config: ChimeraGraphConfig, unused_edges: bool = False):
         super().__init__()
         edges = config.edge_features is not None
         self.norm = norm_of(config)
         self.conv = GatedGCN(config, edges) if config.local == "gated_gcn" else conv_of(config.local, config)
         self.reads_edges = config.local != "gcn" and edges
-        self.out_norm = norm_of(config) if activate else None
+        self.out_norm = norm_of(config) if config.arrangement == "sequential" else None
         self.dropout = nn.Dropout(config.dropout)
-        if last and isinstance(self.conv, GatedGCN) and self.conv.norm is not None:
-            self.conv.norm.requires_grad_(False)  # unused; DDP waits for the gradient of every trainable parameter
+        if unused_edges and isinstance(self.conv, GatedGCN) and self.conv.norm is not None:
+            self.conv.norm.requires_grad_(False)  # DDP waits for the gradient of every trainable parameter
 
     def forward(self, x: Tensor, edge: Tensor | None, graphs: Graphs) -> tuple[Tensor, Tensor | None]:
         h = normalized(self.norm, x, graphs.batch)

@@ -13,7 +13,7 @@ from chimera_ssm.models.image.modeling import ChimeraForImageClassification
 from chimera_ssm.models.width import chimera_step, initial_range, matching_width
 from chimera_ssm.nn import DropPath, mark_undecayed
 
-MIXERS = (*CHOICES["mixer"], "vit")
+MIXERS = (*map(str, CHOICES["mixer"]), "vit")
 
 
 def image_classifier(mixer: str, **sizes: Any) -> PreTrainedModel:

@@ -19,7 +19,7 @@ from chimera_ssm.models.text.configuration import CHOICES, ChimeraTextConfig
 from chimera_ssm.models.text.heads import ChimeraForMaskedLM
 from chimera_ssm.models.width import chimera_step, initial_range, matching_width
 
-MIXERS = (*CHOICES["mixer"], "bert", "bert_rotary", "fnet")
+MIXERS = (*map(str, CHOICES["mixer"]), "bert", "bert_rotary", "fnet")
 
 
 def text_model(mixer: str, dropout: float = 0.1, **sizes: Any) -> PreTrainedModel:
