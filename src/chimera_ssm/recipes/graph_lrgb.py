@@ -1,7 +1,7 @@
-"""The Long Range Graph Benchmark as in the paper (its hyperparameter table), and Peptides-func on a laptop.
+"""The Long Range Graph Benchmark: the authors' networks and training, and our own network on a laptop.
 
-The table says neither how the learning rate falls nor how it warms up; the paper says that it follows GraphGPS, whose
-recipes have a cosine, ten epochs of warm-up and gradients clipped at 1. The optimiser is Adam: no weight decay.
+Learning rates, dropout and heads are of the paper's hyperparameter table; network, epochs, warm-up and batch are of the
+authors' code, which gives the numbers of parameters that the paper prints. Sixteen graphs per process, four processes.
 """
 
 from dataclasses import replace
@@ -12,41 +12,69 @@ from chimera_ssm.training.graph_recipe import GraphRecipe
 PEPTIDES_FUNC = GraphRecipe(
     data="peptides-func",
     problem="multi_label_classification",
-    # Chimera, 493k
+    # Chimera, 499k
     mixer="chimera",
-    local="gcn",
+    arrangement="sequential",
+    local="gated_gcn",
+    edge_messages=False,
+    norm="graph",
+    final_norm=False,
+    gate=True,
+    conv=False,
+    injection="projected",
     resolvent="exact",
+    normalize="column",
+    gamma=1 / 1.05,
+    shared_bias=True,
+    dt_min=0.005,
+    dt_max=0.1,
     hidden_size=64,
     num_hidden_layers=8,
-    state_size=96,
+    state_size=64,
     num_heads=2,
     expand=1,
+    mlp_ratio=2,
+    pooling="mean",
+    head_layers=4,
     dropout=0.1,
     # optimiser
-    epochs=200,
+    epochs=250,
     batch_size=64,
     lr=1e-3,
     schedule="cosine",
-    warmup_epochs=10,
+    warmup_epochs=5,
     betas=(0.9, 0.999),
     weight_decay=0.0,
     clip=1.0,
     eval_batch=128,
 )
-PEPTIDES_STRUCT = replace(
-    PEPTIDES_FUNC, data="peptides-struct", problem="regression", state_size=80, num_heads=4, lr=1.5e-3,
-)  # fmt: skip
+PEPTIDES_STRUCT = replace(PEPTIDES_FUNC, data="peptides-struct", problem="regression", num_heads=4, lr=1.5e-3)
 PASCALVOC_SP = replace(
-    PEPTIDES_FUNC, data="pascalvoc-sp", problem="single_label_classification", state_size=64, num_heads=4, lr=3.5e-3,
-    dropout=0.05, batch_size=32,
+    PEPTIDES_FUNC, data="pascalvoc-sp", problem="single_label_classification", num_heads=4, lr=3.5e-3, dt_max=0.2,
+    head_layers=2, dropout=0.05, batch_size=32,
 )  # fmt: skip
 COCO_SP = replace(PASCALVOC_SP, data="coco-sp")
 
-# Batch norms, as GCN, GatedGCN and GPS have them: with layer norms Chimera learns nothing in the first three epochs.
-LAPTOP = replace(
-    PEPTIDES_FUNC, norm="batch", num_hidden_layers=4, state_size=32, train_limit=2000, epochs=8, batch_size=32,
+# Our network: batch norms, with which learning starts at once; hold injection; rows normalised; the convolution.
+LAPTOP = GraphRecipe(
+    data="peptides-func",
+    problem="multi_label_classification",
+    hidden_size=64,
+    num_hidden_layers=4,
+    state_size=32,
+    num_heads=2,
+    dropout=0.1,
+    train_limit=2000,
+    epochs=8,
+    batch_size=32,
+    lr=1e-3,
+    schedule="cosine",
     warmup_epochs=1,
-)  # fmt: skip
+    betas=(0.9, 0.999),
+    weight_decay=0.0,
+    clip=1.0,
+    eval_batch=128,
+)
 
 RECIPES = {
     "graph/peptides-func": Entry("functions of peptides, 10 labels; AP", paper=PEPTIDES_FUNC, laptop=LAPTOP),

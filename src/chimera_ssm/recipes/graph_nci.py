@@ -6,8 +6,6 @@ from chimera_ssm.training.graph_recipe import GraphRecipe
 LAPTOP = GraphRecipe(
     data="nci",
     mixer="chimera",
-    local="gcn",
-    norm="batch",
     hidden_size=64,
     num_hidden_layers=3,
     state_size=16,

@@ -6,7 +6,6 @@ from chimera_ssm.training.graph_recipe import GraphRecipe
 LAPTOP = GraphRecipe(
     data="rings:1-24",
     mixer="chimera",
-    local="gcn",
     hidden_size=32,
     num_hidden_layers=3,
     state_size=8,
