@@ -211,7 +211,7 @@ def test_data_of_pyg():
 def test_what_is_given_beside_data_of_pyg_wins(whole):
     from torch_geometric.data import Batch, Data
 
-    model = build("gated", resolvent="neumann", position_features=4).double().eval()
+    model = build(resolvent="neumann", position_features=4).double().eval()
     model = model if whole else model.chimera
     x, edge_index, edge_attr, batch = molecules()
     data = Batch.from_data_list([
