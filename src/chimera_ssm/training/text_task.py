@@ -79,6 +79,9 @@ class TextTask(Task):
             "pad_token_id": tokenizer.pad_token_id,
         }
 
+    def numbers_per_sample(self) -> int:
+        return self.recipe.length * self.recipe.hidden_size
+
     def outcome(self, model: nn.Module, batch: dict[str, Tensor]) -> Outcome:
         """Only masked words are looked at, so only they are decoded: with many words that is half of the work."""
         ids, labels = batch["input_ids"], batch["labels"]
