@@ -13,7 +13,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from numba import config
 from numba.core.caching import IndexDataCacheFile
 
 _DIGEST = 16  # bytes
@@ -58,8 +57,8 @@ def _digest(content: bytes) -> bytes:
 
 def with_checked_cache(compiled: Any) -> Any:
     """A function compiled with ``cache=True``, whose files are checked from now on."""
-    if not config.DISABLE_JIT:
-        cache = compiled._cache
-        stamp = cache._cache_file._source_stamp
-        cache._cache_file = CheckedCacheFile(cache.cache_path, cache._impl.filename_base, stamp)
+    cache = getattr(compiled, "_cache", None)
+    if cache is not None:  # Numba's compiler may be switched off
+        stamp, name = cache._cache_file._source_stamp, f"{cache._impl.filename_base}.checked"
+        cache._cache_file = CheckedCacheFile(cache.cache_path, name, stamp)
     return compiled

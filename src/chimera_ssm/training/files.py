@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
+from errno import ENOENT
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -68,6 +70,24 @@ def read_json(path: Path, expected: type, remedy: str) -> Any:
             f"{path} is damaged: it holds a {type(value).__name__}, expected a {expected.__name__}; {remedy}"
         )
     return value
+
+
+def require(folder: Path, *names: str) -> None:
+    """Refuse a folder that lacks one of these files."""
+    for name in names:
+        if not (folder / name).is_file():
+            raise FileNotFoundError(ENOENT, "No such file", str(folder / name))
+
+
+@contextmanager
+def reading(folder: Path, remedy: str) -> Generator[None]:
+    """Whatever another library raises while it reads a folder becomes one sentence that names the folder."""
+    try:
+        yield
+    except Exception as error:  # of many kinds: of pickles, tensors, tokenizers
+        reason = str(error).strip().splitlines()
+        words = f"{type(error).__name__}: {reason[0]}" if reason else type(error).__name__
+        raise ValueError(f"{folder} cannot be read ({words}); {remedy}") from error
 
 
 def _plain(value: Any) -> Any:
