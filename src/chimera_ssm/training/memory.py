@@ -25,7 +25,7 @@ def check_memory(task: Task, recipe: Recipe, machine: Machine, samples: int, tra
     more than that; what is refused is hopeless.
 
     Args:
-        task: tells how large a sample is.
+        task: tells how large a sample is; its data are read already.
         recipe: of the model.
         machine: what to compute on.
         samples: at once, on one device.
