@@ -18,8 +18,9 @@ def double(x):
 
 
 @pytest.fixture
-def fresh(tmp_path):
+def fresh(tmp_path, monkeypatch):
     """The function, as a new process would import it."""
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", "")  # beside the source
     path = tmp_path / "doubling.py"
     path.write_text(SOURCE)
 
