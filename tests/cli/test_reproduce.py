@@ -9,10 +9,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from filelock import FileLock
 
 from chimera_ssm import cli, studies
 from chimera_ssm.cli.reproduce import cost
 from chimera_ssm.planning.stand_ins import task_without_data
+from chimera_ssm.studies.study import Row, Section
 from tests import browser
 from tests.studies.test_studies import RECIPE, study
 
@@ -66,6 +68,29 @@ def test_a_study_becomes_a_report_a_page_and_figures(monkeypatch, tmp_path, caps
             assert window.troubles == []
         finally:
             window.close()
+
+
+def test_a_run_that_diverges_is_a_row_of_the_report(monkeypatch, tmp_path, capsys):
+    rows = Row("Chimera", {"lr": 1e30, "clip": 0.0}), Row("ViT", {"mixer": "vit"})
+    evaluations = {"larger": {"image_size": 12}}
+    tiny = study(learning_rates=(), sections=(Section("Mixers", rows, ("ViT", "Chimera"), evaluations),))
+    monkeypatch.setattr(studies, "all_studies", lambda: {"tiny": tiny})
+    for _ in range(2):  # the second time nothing is trained
+        assert cli.main(["reproduce", "tiny", "--out", str(tmp_path), "--jobs", "2"]) == 0, capsys.readouterr().err
+        assert "image/digits, chimera, seed-0: diverged" in capsys.readouterr().err
+        assert "| Chimera (diverged) | – | – |" in (tmp_path / "tiny.md").read_text(encoding="utf-8")
+    found = json.loads((tmp_path / "tiny.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    assert found["tiny"]["Chimera"]["figures"]["test"]["top1"] == [None]
+    log = (tmp_path / "tiny" / "chimera" / "seed-0" / "log.txt").read_text(encoding="utf-8")
+    assert log.count("training diverged") == 1
+
+
+def test_a_study_that_is_under_way_is_not_begun_again(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(studies, "all_studies", lambda: {"tiny": study()})
+    (tmp_path / "tiny").mkdir()
+    with FileLock(tmp_path / "tiny" / ".lock"):
+        assert cli.main(["reproduce", "tiny", "--out", str(tmp_path)]) == 2
+    assert "tiny is in use by another process: wait until it ends" in capsys.readouterr().err
 
 
 def test_a_terminated_study_ends_its_runs_and_can_go_on(monkeypatch, tmp_path, capsys):

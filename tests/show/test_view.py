@@ -53,6 +53,18 @@ def test_a_molecule_has_symbols_strokes_and_all_its_bonds(saved):
     np.testing.assert_allclose(np.linalg.norm(apart, axis=1), 1.5, atol=0.05)
 
 
+def test_dollar_signs_in_names_are_drawn_as_they_are(saved, tmp_path):
+    import shutil
+
+    for name in (r"$\nothing$.png", "$a_{$.png", "$$.png", "one$.png"):
+        shutil.copy(saved / "one.png", tmp_path / name)
+        found = show(load(saved / "image"), str(tmp_path / name), None, None, None)
+        picture.draw(found, tmp_path / "drawn.png")
+        assert found.scene.title == name
+        assert (tmp_path / "drawn.png").stat().st_size > 1000
+    assert picture.literal(r"$\nothing$") == r"\$\nothing\$"
+
+
 @pytest.mark.parametrize(
     ("problem", "logits", "verdict"),
     [

@@ -148,6 +148,27 @@ def test_a_failing_run_is_named(tmp_path):
         conduct(bad, tmp_path, Workers(1, lambda _: None, lambda _: None, Machine(devices=1)))
 
 
+def test_a_sweep_takes_what_diverged_for_the_worst():
+    from chimera_ssm.studies.conduct import _best
+
+    nan, inf = float("nan"), float("inf")
+    assert _best(study(), {1e-3: 0.1, 1e-2: nan}) == 1e-3
+    assert _best(study(larger_is_better=False), {1e-3: nan, 1e-2: 0.1, 1e-1: inf}) == 1e-2
+    assert _best(study(), {1e-2: nan, 1e-3: nan}) == 1e-3
+
+
+def test_rows_that_diverged_are_reported_as_such():
+    results = results_of([0.9, 0.91], [0.8, float("nan")])
+    results["ViT"] = replace(results["ViT"], diverged=1)
+    text = markdown(report(study(seeds=2), results, "x"))
+    assert "| ViT (1 of 2 seeds diverged) | 80.00 (1 of 2 seeds) | 80.00 (1 of 2 seeds) | 75.00 | +5.00 |" in text
+    results = results_of([0.9, 0.91], [float("nan")] * 2)
+    results["ViT"] = replace(results["ViT"], diverged=2)
+    text = markdown(report(study(seeds=2), results, "x"))
+    assert "| ViT (diverged) | – | – | 75.00 |  | (+2.80) | 10 |" in text
+    assert "nan" not in text.lower()
+
+
 def test_names():
     laptop, paper = ["images", "text", "graphs", "long-range"], ["imagenet", "imagenet-small", "c4"]
     assert {*laptop, *paper, "peptides-func", "coco-sp"} < {*all_studies()}

@@ -15,7 +15,7 @@ from chimera_ssm.training.glue_recipe import GlueRecipe
 from chimera_ssm.training.run import Run, open_run
 from chimera_ssm.training.text_task import save_with_tokenizer
 from tests.data.test_glue import FILES, write
-from tests.training.tiny import CPU
+from tests.training.tiny import CPU, what_remains
 
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "one", "two", "good", "bad", "film")
 TINY = GlueRecipe(glue="sst2", epochs=6, batch_size=8, lr=5e-3, weight_decay=1e-5, schedule="linear", length=16)
@@ -78,7 +78,9 @@ def test_a_run_stands_alone_when_the_model_it_came_from_is_gone(start, reviews, 
     assert again.metrics == pytest.approx(run.result["metrics"])
     assert (again.evaluated_on, run.result["evaluated_on"]) == ("dev data", "dev")
     (run.folder / "result.json").unlink()
+    before = what_remains(run)
     assert train(run, latest_checkpoint(run))["metrics"] == pytest.approx(again.metrics)
+    assert what_remains(run) == before
 
 
 def test_the_body_is_the_one_that_was_trained(tmp_path, start, reviews):

@@ -14,6 +14,7 @@ from chimera_ssm.training.settings import Settings, as_dict, from_dict, keys, se
 class Example(Settings):
     count: int = setting(3, "how many", least=1, most=1000)
     rate: float = setting(0.5, "how fast", above=0, below=1)
+    share: float = setting(0.5, "how much")
     pair: tuple[float, float] = setting((0.1, 0.2), "two of them", least=0)
     maybe: int | None = setting(None, "if any", least=1)
     choice: Literal["a", "b"] = setting("a", "which")
@@ -49,8 +50,12 @@ def test_help_names_the_choices():
     [
         ("count", "2.5", "count must be a whole number, found '2.5'"), ("count", "inf", "count must be a whole number"),
         ("count", "0", "count must be at least 1, found 0"), ("count", "1001", "count must be at most 1000"),
-        ("rate", "fast", "rate must be a number, found 'fast'"), ("rate", "1", "rate must be below 1, found 1.0"),
-        ("rate", "0", "rate must be above 0"), ("rate", "nan", "rate must be a number"),
+        ("rate", "fast", "rate must be a finite number, found 'fast'"),
+        ("rate", "1", "rate must be below 1, found 1.0"),
+        ("rate", "0", "rate must be above 0"), ("rate", "nan", "rate must be a finite number, found nan"),
+        ("share", "inf", "share must be a finite number, found inf"),
+        ("share", "-inf", "share must be a finite number"),
+        ("pair", "inf,0", "pair must be 2 values"),
         ("pair", "1", "pair must be 2 values with commas between"), ("pair", "0,-1", "pair must be at least 0"),
         ("maybe", "x", "maybe must be a whole number, or none"), ("maybe", "0", "maybe must be at least 1"),
         ("choice", "c", "choice must be one of a, b, found 'c'"), ("flag", "perhaps", "flag must be true or false"),

@@ -9,18 +9,17 @@ import signal
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 
 from chimera_ssm.training import checkpoints
 from chimera_ssm.training.averaging import averaged_copy, decay_at, update_average
-from chimera_ssm.training.bookkeeper import Interrupted
+from chimera_ssm.training.bookkeeper import Diverged, Interrupted
 from chimera_ssm.training.fit import evaluate, latest_checkpoint, train
 from chimera_ssm.training.optimizer import optimizer, parameter_groups
 from chimera_ssm.training.records import Table, read_table
-from chimera_ssm.training.run import Run, new_folder, open_run
+from chimera_ssm.training.run import open_run
 from tests.training.tiny import CPU, TINY, make_run, same_tables, train_in_processes, what_remains
 
 
@@ -281,6 +280,89 @@ def _interrupt(run, where, signals, work=train):
         work(run)
 
 
+# Divergence
+
+
+def _spoil(patch, where, step, value=float("nan")):
+    """Let the loss, or the weights, be ``value`` from a step on."""
+    from chimera_ssm.training.module import TrainingModule
+
+    true_step, true_update = TrainingModule.training_step, TrainingModule.optimizer_step
+
+    def training_step(self, batch, batch_idx):
+        loss = true_step(self, batch, batch_idx)
+        if where == "loss" and self.steps_done + 1 >= step:
+            self.step_losses[-1] = self.step_losses[-1] * value
+            return loss * value
+        return loss
+
+    def optimizer_step(self, *args, **options):
+        true_update(self, *args, **options)
+        if where == "weight" and self.steps_done >= step:
+            with torch.no_grad():
+                next(self.model.parameters()).view(-1)[0] = value
+
+    patch.setattr(TrainingModule, "training_step", training_step)
+    patch.setattr(TrainingModule, "optimizer_step", optimizer_step)
+
+
+@pytest.mark.parametrize(
+    ("where", "step", "value", "last"),
+    [("loss", 8, float("nan"), 7), ("loss", 6, float("inf"), 5), ("weight", 9, float("nan"), 8),
+     ("weight", 6, float("inf"), 5)],
+)  # fmt: skip
+def test_training_that_diverges_stops_and_keeps_the_last_good_checkpoint(finished, tmp_path, where, step, value, last):
+    run = make_run(tmp_path / "run", replace(CPU, checkpoint_every=1))
+    message = rf"{where} became NaN or infinite in step {step} of 18; the last good checkpoint is .*{last}\.ckpt; try"
+    with pytest.MonkeyPatch.context() as patch:
+        _spoil(patch, where, step, value)
+        with pytest.raises(Diverged, match=message):
+            train(run)
+    assert _step(run) == last
+    assert run.result is None
+    assert (run.divergence["steps"], run.divergence["metrics"]) == (step, {})
+    assert not run.model.exists()
+    assert all(float(row["loss"]) > 0 for row in read_table(run.folder / "steps.csv"))
+    train(run, latest_checkpoint(run))
+    assert run.divergence is None
+    mine, other = what_remains(run), what_remains(finished)
+    for files in (mine, other):
+        del files["config.yaml"]  # checkpoint_every differs
+    assert mine == other
+
+
+def test_a_rate_that_is_far_too_high_is_a_sentence_and_no_traceback(tmp_path, monkeypatch, capsys):
+    from chimera_ssm import cli
+
+    monkeypatch.chdir(tmp_path)
+    run = make_run(tmp_path / "run", lr=1e30, warmup_epochs=0.0, clip=0.0)
+    assert cli.main(["train", "--resume", "run"]) == 2
+    err = capsys.readouterr().err
+    assert "chimera train: error: training diverged: the loss became NaN or infinite in step 2 of 18; " in err
+    assert "there is no checkpoint yet; try again with a smaller lr (it is 1e+30)" in err
+    assert json.loads((run.folder / "diverged.json").read_text())["steps"] == 2
+
+
+def test_a_metric_that_is_not_defined_is_null_in_json_and_never_the_best(tmp_path):
+    from chimera_ssm.training.files import read_json, write_json
+    from chimera_ssm.training.module import TrainingModule
+
+    def refuse(token):
+        raise AssertionError(f"{token} is no JSON")
+
+    run = make_run(tmp_path / "run")
+    write_json(run.folder / "result.json", {"metrics": {"top1": float("nan"), "loss": float("-inf")}, "steps": (1, 2)})
+    plain = json.loads((run.folder / "result.json").read_text(), parse_constant=refuse)
+    assert plain == {"metrics": {"top1": None, "loss": None}, "steps": [1, 2]}
+    assert read_json(run.folder / "result.json", dict, "") == plain
+    assert all(value != value for value in run.result["metrics"].values())
+    module = TrainingModule(TINY.task(), replace(TINY, ema=0.0), None)
+    for value, winner in ((float("nan"), "raw"), (float("nan"), None), (0.1, "raw"), (float("nan"), None)):
+        module.results = {"top1": value}
+        assert module.improved() == winner
+    assert module.best == 0.1
+
+
 def test_validation_data_are_of_the_training_data_and_choose_the_best(tmp_path):
     run = make_run(tmp_path / "run", validation=0.1, export="best", epochs=2, train_limit=64)
     result = train(run)
@@ -345,6 +427,108 @@ def test_a_broken_checkpoint_is_refused_and_the_one_before_named(two_checkpoints
     checkpoints.load(last, run.recipe)
 
 
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        ("shape", r"does not fit the run: .* has the shape \(1,\) there and \(.+\) in the model"),
+        ("missing", r"does not fit the run: .* is missing"),
+        ("extra", r"does not fit the run: it holds other, which the model does not have"),
+        ("nan", r"does not fit the run: .* is not finite"),
+        ("moments", r"does not fit the run: the optimiser's state has other sizes than the model"),
+        ("optimizer_states", r"is incomplete: it has no optimizer_states"),
+        ("chimera", r"is not a checkpoint of a Chimera run"),
+    ],
+)
+def test_a_misshapen_checkpoint_is_refused_and_the_one_before_named(two_checkpoints, harm, message):
+    run, before, last = two_checkpoints
+    content = torch.load(last, weights_only=True)
+    state = content["state_dict"]
+    name = next(name for name in state if state[name].ndim > 1)
+    if harm in content:
+        del content[harm]
+    elif harm == "moments":
+        content["optimizer_states"][0]["state"][0]["exp_avg"] = torch.zeros(1)
+    elif harm == "missing":
+        del state[name]
+    elif harm == "extra":
+        state["other"] = state[name]
+    else:
+        state[name] = torch.zeros(1) if harm == "shape" else torch.full_like(state[name], torch.nan)
+    torch.save(content, last)
+    advice = f"{before.name} is intact, go on from it with: chimera train --resume {before}"
+    with pytest.raises(ValueError, match=rf"{last.name} {message}; {advice}"):
+        train(run, last)
+    if harm not in ("moments", "optimizer_states"):
+        with pytest.raises(ValueError, match=message):
+            evaluate(run, run.recipe, last)
+
+
+@pytest.mark.parametrize("content", ["", "not: [yaml", "name: x", "- a list", "\0", b"\xff\xfe"])
+def test_a_damaged_config_is_one_sentence(two_checkpoints, content):
+    run, *_ = two_checkpoints
+    (run.folder / "config.yaml").write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError, match=r"^.*config.yaml cannot be read: .*; restore it, or train again$") as error:
+        open_run(run.folder)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("result.json", b"{", r"result.json is damaged: it is not JSON .*; delete it and continue with chimera train"),
+        ("result.json", b"\xff", r"result.json is damaged: it is not JSON"),
+        ("result.json", b"[1]", r"result.json is damaged: it holds a list, expected a dict"),
+        ("result.json", b"{}", r"result.json is damaged: it has no metrics"),
+        ("about/classes.json", b'["0", ', r"classes.json is damaged: it is not JSON .*; restore it, or train again"),
+        ("about/classes.json", b"{}", r"classes.json is damaged: it holds a dict, expected a list"),
+        ("about/classes.json", None, r"is incomplete: .*classes.json is not there; restore it, or train again"),
+        ("about/data", b"\xff\xfe", r"the data, digits, have changed since the run began"),
+        ("metrics.csv", b"step,loss\r\nsix,1\r\n", r"metrics.csv is damaged \(invalid literal .*delete it and lose"),
+        ("metrics.csv", b"loss\r\n1\r\n", r"metrics.csv is damaged \(it has no column step\)"),
+        ("steps.csv", b"step,loss\n1,\xff\n", r"steps.csv is damaged"),
+        ("steps.csv", b"step,loss\n1,a\n", r"steps.csv is damaged"),
+    ],
+)
+def test_a_damaged_file_of_a_run_is_one_sentence(two_checkpoints, name, content, message):
+    run, before, last = two_checkpoints
+    path = run.folder / name
+    path.unlink(missing_ok=True)
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=message) as error:
+        run.result or train(run, before if name.endswith(".csv") else last)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["folder", "nowhere", "file"])
+def test_a_link_in_place_of_the_model_is_replaced_and_what_it_leads_to_is_left(two_checkpoints, finished, kind):
+    import shutil
+
+    run, _, last = two_checkpoints
+    elsewhere = run.folder.parent / "elsewhere"
+    shutil.rmtree(run.model)
+    if kind == "folder":
+        elsewhere.mkdir()
+        (elsewhere / "mine").touch()
+    if kind == "file":
+        run.model.touch()
+    else:
+        run.model.symlink_to(elsewhere)
+    train(run, last)
+    assert run.model.is_dir()
+    assert not run.model.is_symlink()
+    assert what_remains(run) == what_remains(finished)
+    assert elsewhere.exists() == (kind == "folder")
+    assert kind != "folder" or [path.name for path in elsewhere.iterdir()] == ["mine"]
+
+
+def test_a_run_that_was_killed_before_its_config_begins_again(tmp_path):
+    run = make_run(tmp_path / "run", epochs=1, train_limit=32)
+    (run.folder / "config.yaml").rename(run.folder / "config.yaml.part")
+    (run.folder / ".lock").touch()
+    assert train(run)["steps"] == 1
+
+
 def test_a_checkpoint_of_another_recipe_is_refused(two_checkpoints):
     run, _, last = two_checkpoints
     with pytest.raises(
@@ -393,12 +577,3 @@ def test_folders_that_are_taken_are_refused(finished, tmp_path):
     (tmp_path / "config.yaml").write_text("recipe: [")
     with pytest.raises(ValueError, match=r"config.yaml cannot be read"):
         open_run(tmp_path)
-
-
-def test_new_folders_are_new(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(time, "strftime", lambda _: "now")
-    first = new_folder("image/digits")
-    assert first == Path("runs/image-digits-now")
-    Run(first, "image/digits", TINY, CPU).create()
-    assert new_folder("image/digits") == Path("runs/image-digits-now-1")

@@ -30,8 +30,9 @@ def make_run(folder, machine=CPU, **changes):
 
 def what_remains(run):
     """All of a run that does not depend on the time of day."""
-    files = "metrics.csv", "steps.csv", "model/model.safetensors", "config.yaml"
-    return {name: (run.folder / name).read_bytes() for name in files}
+    files = [*run.model.iterdir(), *run.about.iterdir(), *map(run.folder.joinpath, ("metrics.csv", "steps.csv"))]
+    files.append(run.folder / "config.yaml")
+    return {str(path.relative_to(run.folder)): path.read_bytes() for path in files}
 
 
 def train_in_processes(run, program):

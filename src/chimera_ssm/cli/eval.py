@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,8 +37,10 @@ def run(args: argparse.Namespace) -> None:
     from rich.table import Table
 
     from chimera_ssm.training.bookkeeper import Interrupted
-    from chimera_ssm.training.checkpoints import step_of, write_durably
+    from chimera_ssm.training.checkpoints import step_of
+    from chimera_ssm.training.files import write_json
     from chimera_ssm.training.fit import evaluate, latest_checkpoint
+    from chimera_ssm.training.lock import held
     from chimera_ssm.training.run import open_run
 
     if args.json is not None and not args.json.parent.is_dir():
@@ -47,13 +49,14 @@ def run(args: argparse.Namespace) -> None:
     checkpoint = args.run if args.run.suffix == ".ckpt" else latest_checkpoint(run)
     if checkpoint is None:
         raise ValueError(f"{run.folder} has no checkpoint yet: continue it with chimera train --resume {run.folder}")
-    try:
-        metrics, count, evaluated_on = evaluate(run, replace(run.recipe, **given(args, run.recipe)), checkpoint)
-    except Interrupted as stop:
-        raise KeyboardInterrupt(str(stop)) from None
-    if args.json is not None:
-        text = json.dumps(metrics, indent=2) + "\n"
-        write_durably(args.json, lambda file: file.write(text.encode()))
+    writes = args.json is not None and run.folder.resolve() in args.json.resolve().parents
+    with held(run.folder) if writes else nullcontext():
+        try:
+            metrics, count, evaluated_on = evaluate(run, replace(run.recipe, **given(args, run.recipe)), checkpoint)
+        except Interrupted as stop:
+            raise KeyboardInterrupt(str(stop)) from None
+        if args.json is not None:
+            write_json(args.json, metrics)
     state = "finished" if run.result is not None else "unfinished"
     print(f"{run.name}, {state}, after step {step_of(checkpoint)}: {evaluated_on}, {count:,} samples", flush=True)
     if run.recipe.export == "best":

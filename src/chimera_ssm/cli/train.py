@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from chimera_ssm.recipes import Scale
     from chimera_ssm.training.run import Run
@@ -57,27 +58,30 @@ def add_settings(parser: argparse.ArgumentParser, title: str, keys: Sequence[Key
 
 def run(args: argparse.Namespace) -> None:
     """Train to the end, and say where everything is."""
-    run, checkpoint = _resumed(args) if args.resume is not None else (_new(args), None)
+    with _new(args) if args.resume is None else _resumed(args) as (run, checkpoint):
+        from chimera_ssm.training.bookkeeper import Interrupted
+        from chimera_ssm.training.fit import train
+        from chimera_ssm.training.lock import is_first_process
 
-    from chimera_ssm.training.bookkeeper import Interrupted
-    from chimera_ssm.training.fit import is_first_process, train
+        def begun() -> None:
+            new = f"run folder: {run.folder}"
+            words = new if checkpoint is None else f"continuing {run.folder} from {checkpoint.name}"
+            if is_first_process():
+                print(words, flush=True)
 
-    def begun() -> None:
-        words = f"run folder: {run.folder}" if checkpoint is None else f"continuing {run.folder} from {checkpoint.name}"
-        if is_first_process():
-            print(words, flush=True)
-
-    try:
-        result = train(run, checkpoint, begun)
-    except Interrupted as stop:
-        raise KeyboardInterrupt(str(stop) if is_first_process() else "stopped") from None
-    if result is not None:
-        _tell(run, result)
+        try:
+            result = train(run, checkpoint, begun)
+        except Interrupted as stop:
+            raise KeyboardInterrupt(str(stop) if is_first_process() else "stopped") from None
+        if result is not None:
+            _tell(run, result)
 
 
-def _new(args: argparse.Namespace) -> Run:
+@contextmanager
+def _new(args: argparse.Namespace) -> Generator[tuple[Run, None]]:
+    """A new run in a folder of its own, from which other processes are kept out."""
     from chimera_ssm.recipes import find_recipe
-    from chimera_ssm.training.fit import is_first_process
+    from chimera_ssm.training.lock import held, is_first_process
     from chimera_ssm.training.recipe import Machine
     from chimera_ssm.training.run import Run, new_folder
 
@@ -85,16 +89,23 @@ def _new(args: argparse.Namespace) -> Run:
         raise ValueError("which recipe? for example: chimera train image/digits (chimera list shows all)")
     recipe = find_recipe(args.recipe, args.scale)
     recipe, machine = replace(recipe, **given(args, recipe)), replace(Machine(), **given(args, Machine()))
-    made = None if is_first_process() else os.environ.get(_FOLDER)
-    run = Run(args.out or Path(made or new_folder(args.recipe)), args.recipe, recipe, machine)
-    if is_first_process():
+    if not is_first_process():
+        yield Run(Path(args.out or os.environ[_FOLDER]), args.recipe, recipe, machine), None
+        return
+    if args.out is not None and not (run := Run(args.out, args.recipe, recipe, machine)).exists:
+        run.check_free()  # nothing is written into a folder of something else
+    with new_folder(args.recipe) if args.out is None else held(args.out) as folder:
+        run = Run(folder, args.recipe, recipe, machine)
         run.check_free()
-        os.environ[_FOLDER] = str(run.folder)
-    return run
+        os.environ[_FOLDER] = str(folder)
+        yield run, None
 
 
-def _resumed(args: argparse.Namespace) -> tuple[Run, Path | None]:
+@contextmanager
+def _resumed(args: argparse.Namespace) -> Generator[tuple[Run, Path | None]]:
+    """A run to continue, from which other processes are kept out."""
     from chimera_ssm.training.fit import latest_checkpoint
+    from chimera_ssm.training.lock import held
     from chimera_ssm.training.recipe import Machine
     from chimera_ssm.training.run import open_run
     from chimera_ssm.training.settings import keys
@@ -103,13 +114,14 @@ def _resumed(args: argparse.Namespace) -> tuple[Run, Path | None]:
         raise ValueError("--resume continues a run with its own recipe and folder: leave RECIPE, --scale and --out out")
     is_file = args.resume.suffix == ".ckpt"
     run = open_run(args.resume.parent.parent if is_file else args.resume)
-    if run.result is not None:
-        raise ValueError(f"{run.folder} is finished: look at it with chimera eval {run.folder}")
     run = replace(run, machine=replace(run.machine, **given(args, Machine())))
     if getattr(args, "data", None) is not None:
         (key,) = (key for key in keys(type(run.recipe)) if key.name == "data")
         run = replace(run, recipe=replace(run.recipe, data=key.parse(args.data)))
-    return run, args.resume if is_file else latest_checkpoint(run)
+    with held(run.folder):
+        if run.result is not None:
+            raise ValueError(f"{run.folder} is finished: look at it with chimera eval {run.folder}")
+        yield run, args.resume if is_file else latest_checkpoint(run)
 
 
 def given(args: argparse.Namespace, settings: Any) -> dict[str, Any]:

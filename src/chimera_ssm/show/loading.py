@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import torch
 
 from chimera_ssm.show.view import Scene, View, view_of
+from chimera_ssm.training.files import read_json, reading
 from chimera_ssm.training.run import Run, open_run
 
 Array = np.ndarray
@@ -63,10 +63,11 @@ def load(folder: Path) -> Trained:
     from chimera_ssm import models
 
     logging.disable_progress_bar()
-    (name,) = json.loads((home / "config.json").read_text(encoding="utf-8")).get("architectures") or [""]
+    (name,) = read_json(home / "config.json", dict, "save the model again").get("architectures") or [""]
     if name not in models.__all__:
         raise ValueError(f"{home} holds a {name or 'model without a name'}: only Chimera's models have resolvents")
-    return Trained(getattr(models, name).from_pretrained(home).eval(), home, run)
+    with reading(home, "save the model again"):
+        return Trained(getattr(models, name).from_pretrained(home).eval(), home, run)
 
 
 def show(trained: Trained, given: str | None, node: str | None, layer: int | None, head: int | None) -> View:

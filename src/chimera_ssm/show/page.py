@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from collections.abc import Container, Iterable
 from html import escape
 from importlib.resources import files
 
 from chimera_ssm.show.view import View, span
+from chimera_ssm.training.files import to_json
 
 LEGEND = (
     "Point at, tap, or reach with the arrow keys: the colours show how strongly the others are heard, on a logarithmic "
@@ -37,7 +37,7 @@ def view_page(view: View) -> str:
 
 def figure(view: View) -> str:
     """An interactive map, drawn by the page's script."""
-    data = json.dumps(_data(view), ensure_ascii=False).replace("<", "\\u003c")  # no tag may end the script early
+    data = to_json(_data(view)).replace("<", "\\u003c")  # no tag may end the script early
     return (
         f'<figure class="map">\n<figcaption>{escape(view.scene.title)}</figcaption>\n'
         + "".join(f'<p class="quiet">{escape(line)}</p>\n' for line in (view.scene.verdict, view.note) if line)

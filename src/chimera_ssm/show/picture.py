@@ -27,8 +27,13 @@ def draw(view: View, path: Path) -> None:
     figure = {"image": _image, "words": _words, "graph": _graph}[view.scene.kind](view, shades)
     chosen = (f"{name} {choices[k]}" for (name, choices), k in zip(view.menus, view.chosen, strict=True) if name)
     title = f"{view.scene.title}: what {view.scene.node} {view.scene.labels[view.node]} hears ({', '.join(chosen)})"
-    figure.suptitle("\n".join(filter(None, (title, view.scene.verdict))), fontsize=10)
+    figure.suptitle(literal("\n".join(filter(None, (title, view.scene.verdict)))), fontsize=10)
     figure.savefig(path, dpi=130)
+
+
+def literal(text: str) -> str:
+    """A text as Matplotlib draws it letter by letter: between dollar signs it would read formulas."""
+    return text.replace("$", r"\$")
 
 
 class _Shades:
@@ -79,7 +84,7 @@ def _words(view: View, shades: _Shades) -> Figure:
     axes.axis("off")
     for k, (column, line) in enumerate(spots):
         box = {"facecolor": shades.colours[k], "edgecolor": _CHOSEN if k == view.node else "none", "pad": 2, "lw": 2}
-        text = view.scene.drawing["texts"][k].replace("$", r"\$")
+        text = literal(view.scene.drawing["texts"][k])
         axes.text(column, line, text, family="monospace", size=10, color=shades.inks[k], bbox=box, va="center")
     shades.bar(figure, axes, orientation="horizontal", shrink=0.4, aspect=40)
     return figure
@@ -97,7 +102,7 @@ def _graph(view: View, shades: _Shades) -> Figure:
     widths = [3.0 if k == view.node else 1.0 for k in range(len(places))]
     axes.scatter(*places.T, s=380, c=shades.colours, edgecolors=edges, linewidths=widths, zorder=2)
     for (x, y), symbol, ink in zip(places, drawing["symbols"], shades.inks, strict=True):
-        axes.text(x, y, symbol, ha="center", va="center", size=9, color=ink, zorder=3)
+        axes.text(x, y, literal(symbol), ha="center", va="center", size=9, color=ink, zorder=3)
     axes.set(aspect="equal", xlim=(-0.7, wide - 0.8), ylim=(high - 0.8, -0.7))
     axes.axis("off")
     shades.bar(figure, axes, shrink=0.7)

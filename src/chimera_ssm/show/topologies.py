@@ -149,7 +149,7 @@ def draw(shown: Shown, path: Path) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    from chimera_ssm.show.picture import RAMP, links, loops
+    from chimera_ssm.show.picture import RAMP, links, literal, loops
 
     places = np.array(shown.view.scene.drawing["places"])
     drawn = shown.dags[:4]
@@ -167,7 +167,7 @@ def draw(shown: Shown, path: Path) -> None:
         _dots(axes[1 + k], places, levels.tolist(), shades, f"DAG {k + 1} of {len(shown.dags)}, levels")
     low, high = span(shown.view.planes[0])
     matrix = axes[-1].imshow(np.maximum(shown.view.planes[0, 0], low), cmap=RAMP, norm=LogNorm(low, high))
-    axes[-1].set(title=f"resolvent: {shown.view.menus[0][1][0]}", xlabel="is heard", ylabel="hears")
+    axes[-1].set(title=literal(f"resolvent: {shown.view.menus[0][1][0]}"), xlabel="is heard", ylabel="hears")
     for axis in (axes[-1].xaxis, axes[-1].yaxis):
         axis.set_major_locator(MaxNLocator(integer=True))
     figure.colorbar(matrix, ax=axes[-1], shrink=0.8)
@@ -175,9 +175,11 @@ def draw(shown: Shown, path: Path) -> None:
 
 
 def _dots(axes: Any, places: Array, texts: list[Any], shades: Any, title: str) -> None:
+    from chimera_ssm.show.picture import literal
+
     axes.scatter(*places.T, s=200, c=shades, edgecolors="#655d73", zorder=2)
     for (x, y), text in zip(places, texts, strict=True):
-        axes.text(x, y, str(text), ha="center", va="center", size=8, zorder=3)
+        axes.text(x, y, literal(str(text)), ha="center", va="center", size=8, zorder=3)
     (left, top), (right, bottom) = places.min(0) - 0.6, places.max(0) + 0.6  # a line has no height of its own
-    axes.set(title=title, aspect="equal", xlim=(left, right), ylim=(bottom, top))
+    axes.set(title=literal(title), aspect="equal", xlim=(left, right), ylim=(bottom, top))
     axes.axis("off")

@@ -10,13 +10,14 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from math import isnan
+from math import isnan, nan
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any
 
 from chimera_ssm.studies.study import Study
-from chimera_ssm.training.checkpoints import write_durably
+from chimera_ssm.training.files import read_json, write_json
+from chimera_ssm.training.lock import make_folder
 from chimera_ssm.training.recipe import Machine, Recipe
 from chimera_ssm.training.run import Run, open_run
 
@@ -38,6 +39,7 @@ class RowResult:
         sweep: figure on validation data by learning rate.
         figures: by column (`TEST`, and each further evaluation) and metric, one for each seed.
         seconds: of training, mean over seeds.
+        diverged: how many seeds' trainings diverged; their figures are NaN.
     """
 
     name: str
@@ -46,6 +48,7 @@ class RowResult:
     sweep: dict[str, float]
     figures: dict[str, dict[str, list[float]]]
     seconds: float
+    diverged: int = 0
 
 
 def conduct(
@@ -79,6 +82,7 @@ def conduct(
             {f"{lr:g}": figure for lr, figure in sweeps[row.name].items()},
             {TEST: _by_metric(study, [r["metrics"] for r in found])},
             sum(r["seconds"] for r in found) / len(found),
+            sum(not r["metrics"] for r in found),
         )
     _evaluate_further(study, folder, results, workers)
     if study.majority:
@@ -123,13 +127,13 @@ def _sweep(
 
 
 def _best(study: Study, sweep: Mapping[float, float]) -> float | None:
-    """The learning rate with the best figure, of equal ones the smallest; none of none."""
+    """The learning rate with the best figure, of equal ones the smallest; NaN is the worst; none of none."""
     sign = 1 if study.larger_is_better else -1
     return max(sorted(sweep), key=lambda lr: (not isnan(sweep[lr]), sign * sweep[lr]), default=None)
 
 
 def _by_metric(study: Study, seeds: list[Mapping[str, float]]) -> dict[str, list[float]]:
-    return {name: [metrics[name] for metrics in seeds] for name in study.metrics}
+    return {name: [metrics.get(name, nan) for metrics in seeds] for name in study.metrics}
 
 
 def _check_folder(study: Study, recipes: Mapping[str, Recipe], folder: Path) -> None:
@@ -140,7 +144,7 @@ def _check_folder(study: Study, recipes: Mapping[str, Recipe], folder: Path) -> 
     path = folder / "study.json"
     there: dict[str, Any] = {"study": study.doc, "recipes": {}}
     if path.exists() and any(folder.glob("*/*/config.yaml")):  # before the first run anything may still change
-        there = json.loads(path.read_text(encoding="utf-8"))
+        there |= read_json(path, dict, "restore it, or choose another folder with --out")
     if there["study"] != study.doc:
         raise ValueError(f"{folder} holds another study, {there['study']!r}; choose another folder with --out")
     for name, row in rows.items():
@@ -151,12 +155,8 @@ def _check_folder(study: Study, recipes: Mapping[str, Recipe], folder: Path) -> 
                 f"{folder} holds a study with other settings: {key} of {name} is {before.get(key)!r} there and "
                 f"{row.get(key)!r} here; choose another folder with --out"
             )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OSError(f"cannot make {folder}: {error.strerror}; choose another folder with --out") from error
-    text = json.dumps({"study": study.doc, "recipes": there["recipes"] | rows}, indent=2) + "\n"
-    write_durably(path, lambda file: file.write(text.encode()))
+    make_folder(folder)
+    write_json(path, {"study": study.doc, "recipes": there["recipes"] | rows})
 
 
 def run_folder(folder: Path, row: str, run: str) -> Path:
@@ -225,25 +225,38 @@ class Workers:
         if run is None:
             run = Run(folder, study.recipe_name, recipe, self.machine)
             run.create()
-        if run.result is None:
-            self._call("train", "--resume", str(folder), log=folder / "log.txt")
-        result = open_run(folder).result
+        result = self._ended(run)
+        if result is None:
+            try:
+                self._call("train", "--resume", str(folder), log=folder / "log.txt")
+            except ValueError:
+                if run.divergence is None:
+                    raise
+            result = self._ended(run)
         if result is None:
             raise ValueError(f"{folder} ended without a result; see {folder / 'log.txt'}")
-        figure = study.figure(result["metrics"])
+        figure = f"{result['evaluated_on']} {study.metric} {study.figure(result['metrics']):.4f}"
         what = f"{study.recipe_name}, {folder.parent.name}, {folder.name}"
-        self.say(f"{what}: {result['evaluated_on']} {study.metric} {figure:.4f}")
+        self.say(f"{what}: {figure if result['metrics'] else 'diverged'}")
         self.advance(str(folder))
         return result
+
+    def _ended(self, run: Run) -> dict[str, Any] | None:
+        """How a run ended, if it did: its result; without metrics if it diverged, or the run it starts from did."""
+        start = Path(getattr(run.recipe, "from_", None) or run.folder)
+        before = open_run(start).divergence if (start / "config.yaml").exists() else None
+        return run.result or run.divergence or before
 
     def _evaluate(self, folder: Path, title: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         name = re.sub(r"[^\w.-]+", "-", title)
         path = folder / f"eval-{name}.json"
-        if not path.exists():
+        diverged = open_run(folder).result is None
+        if not diverged and not path.exists():
             options = [f"--{key}={value}" for key, value in changes.items()]
             self._call("eval", str(folder), *options, "--json", str(path), log=folder / "log.txt")
         self.advance(str(path))
-        return json.loads(path.read_text(encoding="utf-8"))
+        found = {} if diverged else read_json(path, dict, "delete it, and give the same command again")
+        return {key: nan if value is None else value for key, value in found.items()}
 
     def _call(self, *args: str, log: Path) -> None:
         """`chimera` in a process of its own, its output in a file."""

@@ -8,6 +8,7 @@ from statistics import mean, pstdev
 from typing import TYPE_CHECKING
 
 from chimera_ssm.studies.conduct import run_folder
+from chimera_ssm.studies.report import known
 from chimera_ssm.training.records import read_table
 
 if TYPE_CHECKING:
@@ -23,11 +24,10 @@ def against_distance(study: Study, results: Mapping[str, RowResult], folder: Pat
     figure, axes = _axes()
     titles = list(study.sections[0].evaluations)
     for name, result in results.items():
-        values = [result.figures[title][study.metric] for title in titles]
-        middle, spread = [100 * mean(v) for v in values], [100 * pstdev(v) for v in values]
-        axes.errorbar(
-            [int(t.split()[0]) for t in titles], middle, spread, label=name, marker="o", markersize=4, capsize=2
-        )
+        values = {title: known(result.figures[title][study.metric]) for title in titles}
+        places = [int(title.split()[0]) for title in titles if values[title]]
+        middle, spread = ([100 * f(v) for v in values.values() if v] for f in (mean, pstdev))
+        axes.errorbar(places, middle, spread, label=name, marker="o", markersize=4, capsize=2)
     axes.set(xlabel=" ".join(titles[0].split()[1:]), ylabel=f"{study.metric}, %", ylim=(0, 105))
     axes.legend()
     return figure
@@ -39,6 +39,8 @@ def learning_curves(study: Study, results: Mapping[str, RowResult], folder: Path
     for number, row in enumerate(results):
         for seed in range(study.seeds):
             laps = read_table(run_folder(folder, row, f"seed-{seed}") / "metrics.csv")
+            if not laps:  # it diverged before the first evaluation
+                continue
             (column,) = (name for name in laps[0] if name.endswith(f"_{study.metric}"))
             epochs, values = ([float(lap[name]) for lap in laps] for name in ("epoch", column))
             axes.plot(epochs, values, color=f"C{number}", marker=".", label="_" if seed else row)

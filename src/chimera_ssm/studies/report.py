@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isnan
 from statistics import mean, stdev
 
 from chimera_ssm.studies.conduct import MAJORITY, TEST, RowResult
@@ -111,9 +112,17 @@ def _number(figure: float, metric: str, sign: str = "") -> str:
 
 
 def spread(figures: list[float], metric: str) -> str:
-    """Mean ± standard deviation; parts of one in per cent."""
-    middle = _number(mean(figures), metric)
-    return f"{middle} ± {_number(stdev(figures), metric)}" if len(figures) > 1 else middle
+    """Mean ± standard deviation of the figures that are defined; parts of one in per cent."""
+    defined = known(figures)
+    if not defined:
+        return "–"
+    words = _number(mean(defined), metric) + (f" ± {_number(stdev(defined), metric)}" if len(defined) > 1 else "")
+    return words if len(defined) == len(figures) else f"{words} ({len(defined)} of {len(figures)} seeds)"
+
+
+def known(figures: list[float]) -> list[float]:
+    """Without those that are not defined, as those of seeds that diverged."""
+    return [figure for figure in figures if not isnan(figure)]
 
 
 def _sections(study: Study, results: Results) -> list[Block]:
@@ -136,7 +145,7 @@ def _table(study: Study, section: Section, results: Results) -> Cells:
         r = None if same is None else results[same.name]
         figures = ["" if r is None else spread(r.figures[title][metric], metric) for title, metric in columns]
         size = [f"{r.parameters:,}", f"{r.lr:g}", f"{r.seconds:.0f}"] if r else ["", "", ""]
-        name = row.name if r else f"{row.name} (paper only)"
+        name = f"{row.name}{_diverged(study, r)}" if r else f"{row.name} (paper only)"
         rows.append([name, *figures, *(_paper_cells(study, section, row, results) if paper else []), *size])
     if study.majority:
         guessed = [spread(results[MAJORITY].figures[TEST][metric], metric) for metric in study.metrics]
@@ -144,19 +153,26 @@ def _table(study: Study, section: Section, results: Results) -> Cells:
     return Cells(head, rows)
 
 
+def _diverged(study: Study, result: RowResult) -> str:
+    """What is said of a row some of whose seeds diverged."""
+    if not result.diverged:
+        return ""
+    return " (diverged)" if result.diverged == study.seeds else f" ({result.diverged} of {study.seeds} seeds diverged)"
+
+
 def _found(study: Study, row: Row, results: Results) -> list[float] | None:
-    """The figures that count, of a row that was trained."""
+    """The figures that count, of a row that was trained, without those of seeds that diverged."""
     same = study.same(row)
-    return None if same is None else results[same.name].figures[TEST][study.metric]
+    return None if same is None else known(results[same.name].figures[TEST][study.metric])
 
 
 def _paper_cells(study: Study, section: Section, row: Row, results: Results) -> list[str]:
     """The paper's figures, how far ours are from them, and by how much the first row is ahead, here and there."""
-    known = [metric for metric in study.metrics if metric in row.paper]
-    figures = ", ".join(_number(row.paper[metric], metric) for metric in known)
+    metrics = [metric for metric in study.metrics if metric in row.paper]
+    figures = ", ".join(_number(row.paper[metric], metric) for metric in metrics)
     same, first = study.same(row), section.rows[0]
     ours = None if same is None else results[same.name].figures[TEST]
-    differences = [_number(mean(ours[m]) - row.paper[m], m, "+") for m in known] if ours else []
+    differences = [_number(mean(found) - row.paper[m], m, "+") for m in metrics if ours and (found := known(ours[m]))]
     if row is first:
         return [figures, ", ".join(differences), ""]
     sign, metric = 1 if study.larger_is_better else -1, study.metric
@@ -212,12 +228,16 @@ def _average(parts: Mapping[str, tuple[Study, Results]]) -> list[Block]:
     (study, _), *_ = parts.values()
     rows = []
     for row in study.sections[0].rows:
-        figures = [_found(part, row, results) for part, results in parts.values()]
-        known = [
+        figures = [
+            results[same.name].figures[TEST][part.metric]
+            for part, results in parts.values()
+            if (same := part.same(row)) is not None
+        ]
+        theirs = [
             r.paper.get(part.metric) for part, _ in parts.values() for r in part.sections[0].rows if r.name == row.name
         ]
-        paper = _number(mean(f for f in known if f is not None), "") if all(known) else ""
-        ours = [mean(seed) for seed in zip(*(f for f in figures if f), strict=True)]
+        paper = _number(mean(f for f in theirs if f is not None), "") if all(theirs) else ""
+        ours = [mean(seed) for seed in zip(*figures, strict=True)]
         rows.append([row.name, spread(ours, "") if ours else "", paper])
     return [
         Heading(f"Average of {len(parts)} tasks"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise, product
+from math import nan
 from pathlib import Path
 from typing import Any, Literal
 
@@ -150,8 +151,8 @@ class Study:
         return (self.metric, *self.also)
 
     def figure(self, metrics: Mapping[str, float]) -> float:
-        """The one that counts, of the metrics of a result."""
-        return metrics[self.metric]
+        """The one that counts, of the metrics of a result; NaN if it is not there, as after a divergence."""
+        return metrics.get(self.metric, nan)
 
     def on(self, folder: str) -> Study:
         """The same study on the data in a folder: in the folder of their name within it, or else in itself."""

@@ -12,4 +12,8 @@ except ImportError:
         return function
 
 else:
-    kernel = njit(nogil=True, cache=True, error_model="numpy")
+    from chimera_ssm.topology.kernel_cache import with_checked_cache
+
+    def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, compiled when it is first called, or found in the cache."""
+        return with_checked_cache(njit(nogil=True, cache=True, error_model="numpy")(function))

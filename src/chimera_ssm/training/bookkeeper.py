@@ -17,18 +17,22 @@ import torch
 from lightning.pytorch.callbacks import Callback
 
 from chimera_ssm.data.samples import contents
-from chimera_ssm.training.checkpoints import checkpoint_path, prune
+from chimera_ssm.training.checkpoints import checkpoint_path, checkpoints, prune
 from chimera_ssm.training.course import learning_rate
 from chimera_ssm.training.module import TrainingModule
 from chimera_ssm.training.records import Records
 from chimera_ssm.training.run import Run
 from chimera_ssm.training.task import Task
 
-_GO_ON, _SAVE, _STOP = 0.0, 1.0, 2.0
+_GO_ON, _SAVE, _STOP, _DIVERGED = 0.0, 1.0, 2.0, 3.0
 
 
 class Interrupted(Exception):
     """The run was asked to stop, and did so; the message tells how to go on."""
+
+
+class Diverged(ValueError):
+    """The loss or the weights became NaN or infinite; the message says when, and what to try."""
 
 
 class Bookkeeper(Callback):
@@ -76,11 +80,16 @@ class Bookkeeper(Callback):
         if (batch_idx + 1) % trainer.accumulate_grad_batches:
             return
         step, course = pl_module.steps_done, pl_module.course
+        wish = self._wish(trainer, step, pl_module.loss_is_finite())
+        if wish == _DIVERGED:
+            self._diverged(pl_module, "the loss")
         if step % pl_module.recipe.log_every == 0:
             self._add_step(pl_module)
-        if step == course.lap_end(step - 1):
+        is_end = step == course.lap_end(step - 1)
+        if is_end or wish >= _SAVE:
+            self._check_weights(trainer, pl_module)
+        if is_end:
             return  # the lap's end is recorded after its evaluation
-        wish = self._wish(trainer, step)
         if wish >= _SAVE:
             self._save(trainer, pl_module)
         if wish == _STOP:
@@ -117,14 +126,26 @@ class Bookkeeper(Callback):
             rate = learning_rate(module.recipe, module.course, module.steps_done - 1)
             self.records.add_step({"step": module.steps_done, "lr": rate, "loss": loss})
 
-    def _wish(self, trainer: L.Trainer, step: int) -> float:
-        """What to do after a step; all processes agree, though their clocks and signals differ."""
+    def _wish(self, trainer: L.Trainer, step: int, is_finite: bool = True) -> float:
+        """What to do after a step; all processes agree, though their clocks, signals and losses differ."""
         every, minutes = self.run.machine.checkpoint_every, self.run.machine.checkpoint_minutes
         due = bool(every and step % every == 0) or time.monotonic() - self.last_save > 60 * minutes
-        wish = _STOP if self.asked_to_stop else _SAVE if due else _GO_ON
-        if trainer.world_size == 1:
-            return wish
-        return float(trainer.strategy.reduce(torch.tensor(wish, device=trainer.strategy.root_device), reduce_op="max"))
+        wish = _DIVERGED if not is_finite else _STOP if self.asked_to_stop else _SAVE if due else _GO_ON
+        return _largest(trainer, wish)
+
+    def _check_weights(self, trainer: L.Trainer, module: TrainingModule) -> None:
+        """Weights that are not finite are neither recorded nor saved. To be called on all devices."""
+        if _largest(trainer, float(not module.weights_are_finite())):
+            self._diverged(module, "a weight")
+
+    def _diverged(self, module: TrainingModule, what: str) -> None:
+        recipe, found = module.recipe, checkpoints(self.run.checkpoints)
+        last = f"the last good checkpoint is {found[-1]}" if found else "there is no checkpoint yet"
+        raise Diverged(
+            f"training diverged: {what} became NaN or infinite in step {module.steps_done} of {module.course.total}; "
+            f"{last}; try again with a smaller lr (it is {recipe.lr:g}), a longer warm-up or a smaller clip (it is "
+            f"{recipe.clip:g}{'' if recipe.clip else ', none'}), and look for extreme values in the data"
+        )
 
     def _keep_best(self, trainer: L.Trainer, module: TrainingModule) -> None:
         if module.recipe.export == "best" and (which := module.improved()) and trainer.is_global_zero:
@@ -143,6 +164,13 @@ class Bookkeeper(Callback):
             f"stopped after step {module.steps_done} of {module.course.total}; continue with: "
             f"chimera train --resume {self.run.folder}"
         )
+
+
+def _largest(trainer: L.Trainer, value: float) -> float:
+    """The largest of all processes' values. To be called on all of them."""
+    if trainer.world_size == 1:
+        return value
+    return float(trainer.strategy.reduce(torch.tensor(value, device=trainer.strategy.root_device), reduce_op="max"))
 
 
 def export(run: Run, module: TrainingModule, which: str) -> None:
@@ -172,11 +200,19 @@ def fingerprint(task: Task) -> str:
 def _write_folder(folder: Path, write: Callable[[Path], None]) -> None:
     """A folder as ``write`` fills it, whole or not at all."""
     aside = folder.with_name(f"{folder.name}.part")
-    shutil.rmtree(aside, ignore_errors=True)
+    _remove(aside)
     aside.mkdir()
     write(aside)
-    shutil.rmtree(folder, ignore_errors=True)
+    _remove(folder)
     aside.rename(folder)
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder or a file, if it is there; of a link, the link and not what it leads to."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 class StopSignals(Callback):

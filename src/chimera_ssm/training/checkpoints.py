@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from lightning.fabric.plugins.io import TorchCheckpointIO
+from torch import Tensor
+from torch.optim import Optimizer
 
+from chimera_ssm.training.files import write_durably
 from chimera_ssm.training.recipe import Recipe
 from chimera_ssm.training.settings import as_dict, keys
+
+if TYPE_CHECKING:
+    from chimera_ssm.training.module import TrainingModule
 
 KEPT = 2
 
@@ -40,35 +45,6 @@ def prune(folder: Path, step: int) -> None:
         path.unlink(missing_ok=True)
 
 
-def write_durably(path: Path, write: Any) -> None:
-    """Write a file aside with ``write(file)``, sync it, rename it, sync the folder: it is there whole or not at all."""
-    aside = path.with_name(f"{path.name}.part")
-    try:
-        with open(aside, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except (OSError, RuntimeError) as error:  # torch.save turns a full disk into a RuntimeError
-        aside.unlink(missing_ok=True)
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else _root_reason(error)
-        raise OSError(
-            f"cannot write {path}: {reason}; make room or choose another folder, what was written before is intact"
-        ) from error
-
-
-def _root_reason(error: BaseException) -> str:
-    cause = error.__context__
-    if isinstance(cause, OSError) and cause.strerror:
-        return cause.strerror
-    return str(error).splitlines()[0]
-
-
 class DurableCheckpointIO(TorchCheckpointIO):
     """Lightning's way to files: written durably, read with a check of every byte and without unpickling code."""
 
@@ -78,6 +54,11 @@ class DurableCheckpointIO(TorchCheckpointIO):
 
     def load_checkpoint(self, path: Any, map_location: Any = "cpu", weights_only: bool | None = True) -> dict[str, Any]:
         return torch.load(path, map_location=map_location, weights_only=True)
+
+
+#: What our part of a checkpoint holds, and parts of Lightning's that we rely on.
+_STATE = {"recipe": dict, "step": int, "sums": dict, "results": dict}
+_PARTS = "state_dict", "optimizer_states", "callbacks"
 
 
 def load(path: Path, recipe: Recipe) -> dict[str, Any]:
@@ -94,6 +75,44 @@ def load(path: Path, recipe: Recipe) -> dict[str, Any]:
     raise ValueError(f"{path} {problem}; {_advice(path, recipe)}")
 
 
+def check_fits(path: Path, checkpoint: dict[str, Any], module: TrainingModule) -> None:
+    """Refuse a checkpoint whose tensors are not those of the module: other names or shapes, or not finite."""
+    if (problem := _misfit(checkpoint, module)) is not None:
+        raise ValueError(f"{path} does not fit the run: {problem}; {_advice(path, module.recipe, module)}")
+
+
+def _misfit(checkpoint: dict[str, Any], module: TrainingModule) -> str | None:
+    """What tells the tensors of a checkpoint from those of a module, if anything."""
+    found, wanted = checkpoint["state_dict"], module.state_dict()
+    for name in sorted(wanted.keys() | found.keys()):
+        if name not in wanted:
+            return f"it holds {name}, which the model does not have"
+        if not isinstance(value := found.get(name), Tensor):
+            return f"{name} is missing"
+        if value.shape != wanted[name].shape:
+            return f"{name} has the shape {tuple(value.shape)} there and {tuple(wanted[name].shape)} in the model"
+        if value.is_floating_point() and not bool(value.isfinite().all()):
+            return f"{name} is not finite"
+    try:
+        fits = _optimizer_fits(checkpoint["optimizer_states"][0], module.configure_optimizers())
+    except (AttributeError, IndexError, KeyError, TypeError):  # built in another way
+        fits = False
+    return None if fits else "the optimiser's state has other sizes than the model"
+
+
+def _optimizer_fits(state: dict[str, Any], optimizer: Optimizer) -> bool:
+    """Whether the sizes are those of the optimiser; FSDP keeps its state by name, and checks it itself."""
+    ours, theirs = optimizer.param_groups, state["param_groups"]
+    if [len(group["params"]) for group in ours] != [len(group["params"]) for group in theirs]:
+        return False
+    parameters = [parameter for group in ours for parameter in group["params"]]
+    return all(
+        value.ndim == 0 or value.shape == parameter.shape
+        for number, parameter in enumerate(parameters)
+        for value in state["state"].get(number, {}).values()
+    )
+
+
 def _examine(path: Path, recipe: Recipe) -> tuple[str | None, dict[str, Any]]:
     """What is wrong with a checkpoint, if anything, and what it holds."""
     try:
@@ -105,8 +124,10 @@ def _examine(path: Path, recipe: Recipe) -> tuple[str | None, dict[str, Any]]:
     if broken:
         return f"is damaged (in {broken})", {}
     state = checkpoint.get("chimera") if isinstance(checkpoint, dict) else None
-    if not isinstance(state, dict) or "step" not in state or "recipe" not in state:
+    if not isinstance(state, dict) or any(not isinstance(state.get(key), kind) for key, kind in _STATE.items()):
         return "is not a checkpoint of a Chimera run", {}
+    if missing := [key for key in _PARTS if key not in checkpoint]:
+        return f"is incomplete: it has no {missing[0]}", {}
     wanted, places = as_dict(recipe), {key.name for key in keys(type(recipe)) if key.place is not None}
     names = (wanted.keys() | state["recipe"].keys()) - places  # data may have been moved
     other = sorted(name for name in names if wanted.get(name) != state["recipe"].get(name))
@@ -119,8 +140,10 @@ def _examine(path: Path, recipe: Recipe) -> tuple[str | None, dict[str, Any]]:
     return None, checkpoint
 
 
-def _advice(path: Path, recipe: Recipe) -> str:
+def _advice(path: Path, recipe: Recipe, module: TrainingModule | None = None) -> str:
     for earlier in reversed(checkpoints(path.parent)):
-        if earlier.name < path.name and _examine(earlier, recipe)[0] is None:
-            return f"{earlier.name} is intact, go on from it with: chimera train --resume {earlier}"
+        if earlier.name < path.name:
+            problem, checkpoint = _examine(earlier, recipe)
+            if problem is None and (module is None or _misfit(checkpoint, module) is None):
+                return f"{earlier.name} is intact, go on from it with: chimera train --resume {earlier}"
     return f"no earlier one is intact; delete {path.parent} to begin this run again"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -18,10 +16,22 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, Strategy
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
+from chimera_ssm.data.samples import Samples
 from chimera_ssm.training import checkpoints
-from chimera_ssm.training.bookkeeper import Bookkeeper, Interrupted, StopSignals, export, fingerprint, remember
+from chimera_ssm.training.bookkeeper import (
+    Bookkeeper,
+    Diverged,
+    Interrupted,
+    StopSignals,
+    export,
+    fingerprint,
+    remember,
+)
 from chimera_ssm.training.course import Course, Share
+from chimera_ssm.training.files import write_json
 from chimera_ssm.training.loaders import RunData, evaluation_batches, loader, train_and_evaluation
+from chimera_ssm.training.lock import held, is_first_process
+from chimera_ssm.training.memory import check_memory
 from chimera_ssm.training.module import TrainingModule
 from chimera_ssm.training.progress import Bar
 from chimera_ssm.training.recipe import Machine, Recipe
@@ -29,11 +39,6 @@ from chimera_ssm.training.run import Run
 from chimera_ssm.training.task import Task
 
 _PRECISION: dict[str, Any] = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
-
-
-def is_first_process() -> bool:
-    """Whether this is the only process of a run, or the one that writes its files."""
-    return all(int(os.environ.get(name, 0)) == 0 for name in ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"))
 
 
 def latest_checkpoint(run: Run) -> Path | None:
@@ -46,7 +51,7 @@ def train(run: Run, checkpoint: Path | None = None, begun: Callable[[], None] = 
     """Train to the end, from the beginning or from a checkpoint; then write model/ and result.json.
 
     Args:
-        run: its folder is made when everything else is in place.
+        run: its folder is locked until the end, and made when everything else is in place.
         checkpoint: where to go on from.
         begun: is called when the folder is there, and training begins.
 
@@ -55,28 +60,59 @@ def train(run: Run, checkpoint: Path | None = None, begun: Callable[[], None] = 
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM.
+        Diverged: the loss or the weights are no longer finite; diverged.json says when.
     """
+    with held(run.folder):
+        return _train(run, checkpoint, begun)
+
+
+def _train(run: Run, checkpoint: Path | None, begun: Callable[[], None]) -> dict[str, Any] | None:
     recipe, machine, step = run.recipe, run.machine, 0
+    state: dict[str, Any] = {}
     task = recipe.task()
     if checkpoint is not None:  # without one a run begins again, with its data as they are
-        step = checkpoints.load(checkpoint, recipe)["chimera"]["step"]
+        state = checkpoints.load(checkpoint, recipe)
+        step = state["chimera"]["step"]
         if run.recall(task) != fingerprint(task):
             raise ValueError(f"the data, {recipe.data}, have changed since the run began: restore them, or begin anew")
     train_on, evaluate_on, evaluated_on = train_and_evaluation(task, recipe)
     course = Course.of(recipe, len(train_on))
+    _check_memory(task, run, train_on, evaluate_on)
     module = TrainingModule(task, recipe, course)
+    if checkpoint is not None:
+        checkpoints.check_fits(checkpoint, state, module)
     bookkeeper = Bookkeeper(run, evaluated_on)
     with _quiet_lightning(), _plain_errors(), StopSignals(bookkeeper.ask_to_stop) as signals:
         callbacks: list[Callback] = [signals, bookkeeper, Bar(evaluated_on)]
         trainer = _trainer(recipe, machine, callbacks, max_epochs=course.laps_left(step))
-        if is_first_process() and not run.exists:
-            run.create()
-        if is_first_process() and checkpoint is None:
-            remember(run, module)
+        if is_first_process():
+            _prepare(run, module, anew=checkpoint is None)
         begun()
         data = RunData(train_on, evaluate_on, recipe, course, machine.workers)
-        trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
+        try:
+            trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
+        except Diverged:
+            if trainer.is_global_zero:
+                write_json(run.folder / "diverged.json", _summary(run, module, evaluated_on, bookkeeper))
+            raise
     return _finish(run, module, evaluated_on, bookkeeper) if trainer.is_global_zero else None
+
+
+def _check_memory(task: Task, run: Run, train_on: Samples, evaluate_on: Samples) -> None:
+    recipe, machine = run.recipe, run.machine
+    device = -(-recipe.batch_size // ((machine.devices or 1) * machine.nodes))
+    check_memory(task, recipe, machine, min(recipe.micro_batch or device, device, len(train_on)))
+    check_memory(task, recipe, machine, min(recipe.eval_batch, len(evaluate_on)), train=False)
+
+
+def _prepare(run: Run, module: TrainingModule, anew: bool) -> None:
+    """Make the folder of a run ready for training."""
+    if not run.exists:
+        run.create()
+    run.checkpoints.mkdir(exist_ok=True)
+    (run.folder / "diverged.json").unlink(missing_ok=True)
+    if anew:
+        remember(run, module)
 
 
 class Evaluation(NamedTuple):
@@ -99,7 +135,8 @@ def evaluate(run: Run, recipe: Recipe, checkpoint: Path) -> Evaluation:
     task, are_own = recipe.task(), _are_own(run, recipe.data)
     run.recall(task, are_own)
     samples = task.test_samples()
-    module = _module_of(run, state["state_dict"], task)
+    check_memory(task, run.recipe, run.machine, min(recipe.eval_batch, len(samples)), train=False)
+    module = _module_of(run, checkpoint, state, task)
     batches = evaluation_batches(len(samples), recipe.eval_batch, 0, 1)
     with _quiet_lightning(), _plain_errors(), StopSignals(_interrupt) as signals:
         machine = Machine(accelerator=run.machine.accelerator, devices=1, precision=run.machine.precision)
@@ -130,31 +167,36 @@ def _finish(run: Run, module: TrainingModule, evaluated_on: str, bookkeeper: Boo
     last = checkpoints.checkpoint_path(run.checkpoints, module.course.total)
     if run.recipe.export != "best":
         # From the file, not from memory: several devices may have a part of the weights each.
-        state = checkpoints.load(last, run.recipe)["state_dict"]
+        state = checkpoints.load(last, run.recipe)
         which = run.recipe.export if module.average is not None else "raw"
-        export(run, _module_of(run, state, module.task), which)
+        export(run, _module_of(run, last, state, module.task), which)
     else:
         which = "best"
-    result = {
-        "recipe": run.name,
-        "seed": run.recipe.seed,
-        "steps": module.course.total,
-        "parameters": sum(p.numel() for p in module.model.parameters() if p.requires_grad),
-        "evaluated_on": evaluated_on,
-        "metrics": module.results,
-        "model": which,
-        "best": module.best,
-        "seconds": round(bookkeeper.seconds_so_far(), 1),
-    }
-    text = json.dumps(result, indent=2) + "\n"
-    checkpoints.write_durably(run.folder / "result.json", lambda file: file.write(text.encode()))
+    result = _summary(run, module, evaluated_on, bookkeeper)
+    result |= {"metrics": module.results, "model": which, "best": module.best}
+    write_json(run.folder / "result.json", result)
     return result
 
 
-def _module_of(run: Run, state: dict[str, torch.Tensor], task: Task) -> TrainingModule:
+def _summary(run: Run, module: TrainingModule, evaluated_on: str, bookkeeper: Bookkeeper) -> dict[str, Any]:
+    """What is known of a run that ended, before its figures."""
+    return {
+        "recipe": run.name,
+        "seed": run.recipe.seed,
+        "steps": module.steps_done,
+        "parameters": sum(p.numel() for p in module.model.parameters() if p.requires_grad),
+        "evaluated_on": evaluated_on,
+        "metrics": {},
+        "seconds": round(bookkeeper.seconds_so_far(), 1),
+    }
+
+
+def _module_of(run: Run, checkpoint: Path, state: dict[str, Any], task: Task) -> TrainingModule:
+    """The module that a checkpoint was made of."""
     course = Course(1, 1, run.recipe.seed, 1, 1)  # nothing will be trained
     module = TrainingModule(task, run.recipe, course)
-    module.load_state_dict(state)
+    checkpoints.check_fits(checkpoint, state, module)
+    module.load_state_dict(state["state_dict"])
     return module
 
 

@@ -11,10 +11,11 @@ from torch.nn import functional as F
 
 from chimera_ssm.data.glue import TASKS, Texts, Tokenised, load_glue
 from chimera_ssm.data.samples import Samples
+from chimera_ssm.training.files import reading, require
 from chimera_ssm.training.glue_recipe import GlueRecipe
 from chimera_ssm.training.recipe import Recipe
 from chimera_ssm.training.task import Outcome, Task
-from chimera_ssm.training.text_task import save_with_tokenizer
+from chimera_ssm.training.text_task import save_tokenizer, save_with_tokenizer
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
@@ -46,7 +47,9 @@ class GlueTraining(Task):
 
         import chimera_ssm.models  # noqa: F401  (registers our classes)
 
-        return AutoTokenizer.from_pretrained(self.recalled or _model_folder(self.recipe.from_), local_files_only=True)
+        folder = self.recalled or _model_folder(self.recipe.from_)
+        with reading(folder, "restore its tokenizer"):
+            return AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
     @cached_property
     def _train(self) -> Tokenised:
@@ -65,9 +68,10 @@ class GlueTraining(Task):
         """The tokenizer and the model's sizes: the run that they come from may be moved."""
         described: Any = model
         described.config.save_pretrained(folder)
-        self.tokenizer.save_pretrained(folder)
+        save_tokenizer(self.tokenizer, folder)
 
     def recall(self, folder: Path, own_data: bool = True) -> None:
+        require(folder, "config.json", "tokenizer.json", "tokenizer_config.json")
         self.recalled = folder
 
     def parts(self) -> tuple[Samples, Samples]:
@@ -91,17 +95,18 @@ class GlueTraining(Task):
         logging.set_verbosity_error()  # that the head is new is what we want
         logging.disable_progress_bar()
         try:
-            model = AutoModelForSequenceClassification.from_pretrained(
-                _model_folder(cast(GlueRecipe, recipe).from_),
-                id2label=names,
-                label2id={name: number for number, name in names.items()},
-                problem_type="regression" if self.glue.is_regression else "single_label_classification",
-                ignore_mismatched_sizes=True,
-                local_files_only=True,
-            )
+            folder = _model_folder(cast(GlueRecipe, recipe).from_)
+            with reading(folder, "restore it, or start from another run"):
+                return AutoModelForSequenceClassification.from_pretrained(
+                    folder,
+                    id2label=names,
+                    label2id={name: number for number, name in names.items()},
+                    problem_type="regression" if self.glue.is_regression else "single_label_classification",
+                    ignore_mismatched_sizes=True,
+                    local_files_only=True,
+                )
         finally:
             logging.set_verbosity(before)
-        return model
 
     def outcome(self, model: nn.Module, batch: dict[str, Tensor]) -> Outcome:
         inputs, labels = {name: value for name, value in batch.items() if name != "labels"}, batch["labels"]

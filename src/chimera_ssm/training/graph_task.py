@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from torch import nn
 
 from chimera_ssm.data.graph import CLASSES, LABELS, GraphData, load_graphs
 from chimera_ssm.data.samples import Samples
+from chimera_ssm.training.files import read_json, write_json
 from chimera_ssm.training.graph_recipe import GraphRecipe
 from chimera_ssm.training.recipe import Recipe
 from chimera_ssm.training.task import Outcome, Task
@@ -89,11 +89,13 @@ class GraphTask(Task):
 
     def remember(self, model: nn.Module, folder: Path) -> None:
         """Features, classes, and the labels' mean and deviation."""
-        (folder / "facts.json").write_text(json.dumps(self.facts, indent=2), encoding="utf-8")
+        write_json(folder / "facts.json", self.facts)
 
     def recall(self, folder: Path, own_data: bool = True) -> None:
         self.own_data = own_data
-        facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
+        facts = read_json(folder / "facts.json", dict, "restore it, or train again")
+        if missing := [name for name in FACTS if name not in facts]:
+            raise ValueError(f"{folder / 'facts.json'} is damaged: it has no {missing[0]}; restore it, or train again")
         for name, here in self.facts.items():
             if not _fits(here, facts[name], name, facts["problem_type"]):
                 raise ValueError(
@@ -107,6 +109,9 @@ class GraphTask(Task):
 
         sizes = {name: getattr(recipe, name) for name in SIZES}
         return ChimeraForGraphs(ChimeraGraphConfig(**sizes, **self.facts))
+
+    def num_outputs(self) -> int:
+        return self.facts["num_labels"]
 
     def outcome(self, model: nn.Module, batch: dict[str, Any]) -> Outcome:
         labels = batch["labels"]

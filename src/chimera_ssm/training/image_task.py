@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from torch.nn import functional as F
 from chimera_ssm.data.augment import Augmentation, Plain, mix_batch
 from chimera_ssm.data.image import ImageData, Transformed, load_images
 from chimera_ssm.data.samples import Samples
+from chimera_ssm.training.files import read_json, write_json
 from chimera_ssm.training.image_recipe import ImageRecipe
 from chimera_ssm.training.recipe import Recipe
 from chimera_ssm.training.task import Outcome, Task
@@ -60,13 +60,13 @@ class ImageTask(Task):
 
     def remember(self, model: nn.Module, folder: Path) -> None:
         """The names of the classes, in order."""
-        (folder / "classes.json").write_text(json.dumps(self.images.names), encoding="utf-8")
+        write_json(folder / "classes.json", self.images.names)
 
     def parts(self) -> tuple[Samples, Samples]:
         return self.images.train, self.images.test
 
     def recall(self, folder: Path, own_data: bool = True) -> None:
-        self.recalled = tuple(json.loads((folder / "classes.json").read_text(encoding="utf-8")))
+        self.recalled = tuple(read_json(folder / "classes.json", list, "restore it, or train again"))
 
     def _plain(self) -> Plain:
         return Plain(self.recipe.image_size, self.recipe.mean, self.recipe.std, self.recipe.eval_crop)
@@ -81,6 +81,9 @@ class ImageTask(Task):
         names = dict(enumerate(self.images.names))
         sizes = {name: getattr(recipe, name) for name in ("mixer", *SIZES)}
         return {**sizes, "id2label": names, "label2id": {name: label for label, name in names.items()}}
+
+    def numbers_per_sample(self) -> int:
+        return (self.recipe.image_size // self.recipe.patch_size) ** 2 * self.recipe.hidden_size
 
     def outcome(self, model: nn.Module, batch: dict[str, Tensor]) -> Outcome:
         images, labels = batch["pixel_values"], batch["labels"]

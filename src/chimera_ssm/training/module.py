@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from math import isnan
 from typing import Any
 
 import lightning as L
@@ -78,6 +79,14 @@ class TrainingModule(L.LightningModule):
         loss = torch.stack(self.step_losses).double().mean()
         return float(self.trainer.strategy.reduce(loss, reduce_op="mean"))
 
+    def loss_is_finite(self) -> bool:
+        """Whether the last step's loss is finite on this device."""
+        return bool(torch.stack(self.step_losses).isfinite().all())
+
+    def weights_are_finite(self) -> bool:
+        """Whether all weights that this device has are finite."""
+        return all(bool(weight.isfinite().all()) for weight in self.parameters())
+
     def lap_means(self) -> dict[str, float]:
         """Means over the lap so far, of all devices. To be called on all of them."""
         sums = self._reduced_sums()
@@ -132,7 +141,7 @@ class TrainingModule(L.LightningModule):
         winner = None
         for which in self.weights():
             value = self.results[self.task.monitor + ("" if which == "raw" else "_ema")]
-            if self.best is None or better(value, self.best):
+            if self.best is None or better(value, self.best) or (isnan(self.best) and not isnan(value)):
                 self.best, winner = value, which
         return winner
 

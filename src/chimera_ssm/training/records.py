@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chimera_ssm.training.checkpoints import write_durably
+from chimera_ssm.training.files import write_durably
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -48,11 +48,17 @@ class Table:
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
-    """The complete rows of a csv file; a last row cut off by a kill is not one."""
-    text = path.read_text(encoding="utf-8")
-    lines = text[: text.rfind("\n") + 1].splitlines()
-    rows = list(csv.DictReader(lines))
-    return [row for row in rows if None not in row and None not in row.values()]
+    """The complete rows of a csv file of numbers, one for each step; a last row cut off by a kill is not one."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        rows = list(csv.DictReader(text[: text.rfind("\n") + 1].splitlines()))
+        rows = [row for row in rows if None not in row and None not in row.values()]
+        for row in rows:
+            int(row["step"]), [float(value) for value in row.values()]
+    except (ValueError, KeyError, csv.Error) as error:
+        reason = "it has no column step" if isinstance(error, KeyError) else error
+        raise ValueError(f"{path} is damaged ({reason}): restore it, or delete it and lose its rows") from None
+    return rows
 
 
 def _text(columns: list[str], rows: list[dict[str, str]]) -> str:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import time
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from chimera_ssm.training.files import read_json, write_durably
+from chimera_ssm.training.lock import LOCK, held, made, make_folder
 from chimera_ssm.training.recipe import Machine, Recipe, recipe_class
 from chimera_ssm.training.settings import as_dict, from_dict
 from chimera_ssm.version import __version__
@@ -21,7 +26,7 @@ class Run:
     """A run: its folder and its settings.
 
     The folder holds config.yaml, about/, metrics.csv, steps.csv, tensorboard/, checkpoints/, curves.png, model/ and,
-    when the run is finished, result.json.
+    when the run is finished, result.json; if it diverged, diverged.json.
     """
 
     folder: Path
@@ -48,8 +53,13 @@ class Run:
         path = self.about / "data"
         if not path.is_file():
             raise ValueError(f"{self.folder} is incomplete: {path} is not there; restore it, or train again")
-        task.recall(self.about, own_data)
-        return path.read_text(encoding="utf-8")
+        for file in self.about.glob("*.json"):
+            read_json(file, object, _RESTORE)
+        try:
+            task.recall(self.about, own_data)
+        except FileNotFoundError as error:
+            raise ValueError(f"{self.folder} is incomplete: {error.filename} is not there; {_RESTORE}") from None
+        return path.read_text(encoding="ascii", errors="replace")
 
     @property
     def model(self) -> Path:
@@ -58,9 +68,23 @@ class Run:
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """The final figures, if the run is finished."""
-        path = self.folder / "result.json"
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        """The final figures, if the run is finished; those that are not defined are NaN."""
+        return self._outcome("result.json", "delete it and continue with chimera train --resume")
+
+    @property
+    def divergence(self) -> dict[str, Any] | None:
+        """Where the run diverged, if it did: the same as `result`, without metrics."""
+        return self._outcome("diverged.json", "delete it and continue with chimera train --resume")
+
+    def _outcome(self, name: str, remedy: str) -> dict[str, Any] | None:
+        path = self.folder / name
+        if not path.exists():
+            return None
+        found = read_json(path, dict, f"{remedy} {self.folder}")
+        metrics = found.get("metrics")
+        if not isinstance(metrics, dict):
+            raise ValueError(f"{path} is damaged: it has no metrics; {remedy} {self.folder}")
+        return found | {"metrics": {key: nan if value is None else value for key, value in metrics.items()}}
 
     @property
     def exists(self) -> bool:
@@ -74,25 +98,20 @@ class Run:
                 f"{self.folder} holds a run already: continue it with chimera train --resume {self.folder}, or choose "
                 f"another folder with --out"
             )
-        if self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
+        if self.folder.exists() and (
+            not self.folder.is_dir() or any(path.name not in _TRACES for path in self.folder.iterdir())
+        ):
             raise ValueError(f"{self.folder} exists and is not a run; choose another folder with --out")
 
     def create(self) -> None:
         """Make the folder, with its config.yaml."""
         import yaml
 
-        from chimera_ssm.training.checkpoints import write_durably
-
         self.check_free()
-        try:
-            self.checkpoints.mkdir(parents=True)
-        except OSError as error:
-            raise OSError(
-                f"cannot make {self.checkpoints}: {error.strerror}; choose another folder with --out"
-            ) from error
         values: dict[str, Any] = {"name": self.name, "kind": self.recipe.kind, "version": __version__}
         values |= {"recipe": as_dict(self.recipe), "machine": as_dict(self.machine)}
         text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+        make_folder(self.folder)
         write_durably(self.folder / "config.yaml", lambda file: file.write(text.encode()))
 
 
@@ -105,14 +124,39 @@ def open_run(folder: Path) -> Run:
         raise ValueError(f"{folder} is not a run: it has no config.yaml; runs are made by chimera train")
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
-        recipe = from_dict(recipe_class(values["kind"]), values["recipe"])
-        return Run(folder, values["name"], recipe, from_dict(Machine, values["machine"]))
-    except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} cannot be read: {error!s}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        words = " ".join(str(error).split())
+        raise ValueError(f"{path} cannot be read: it is not YAML ({words}); {_RESTORE}") from error
+    try:
+        name, kind, recipe, machine = (_entry(values, *entry) for entry in _ENTRIES.items())
+        return Run(folder, name, from_dict(recipe_class(kind), recipe), from_dict(Machine, machine))
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read: {error}; {_RESTORE}") from error
 
 
-def new_folder(name: str) -> Path:
-    """``runs/<recipe>-<time>``, a folder that does not exist yet."""
+#: What a process that was killed before its run began may leave in the folder.
+_TRACES = LOCK, "config.yaml.part"
+
+_ENTRIES = {"name": str, "kind": str, "recipe": dict, "machine": dict}
+_RESTORE = "restore it, or train again"
+
+
+def _entry(values: Any, name: str, kind: type) -> Any:
+    """An entry of config.yaml, of the type that it must have."""
+    value = values.get(name) if isinstance(values, dict) else None
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} is missing or not a {kind.__name__}")
+    return value
+
+
+@contextmanager
+def new_folder(name: str) -> Generator[Path]:
+    """``runs/<recipe>-<time>``, a folder made for this process alone, and removed if it stays empty."""
     stem = f"{name.replace('/', '-')}-{time.strftime('%Y%m%d-%H%M%S')}"
-    tries = (Path("runs") / (stem if k == 0 else f"{stem}-{k}") for k in range(1000))
-    return next(path for path in tries if not path.exists())
+    with ExitStack() as stack:
+        for k in count():
+            path = Path("runs") / (f"{stem}-{k}" if k else stem)
+            with suppress(FileExistsError):
+                stack.enter_context(made(path, exist_ok=False))
+                break
+        yield stack.enter_context(held(path))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from difflib import get_close_matches
+from math import inf
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -156,7 +157,7 @@ def _fits(value: Any, kind: Any) -> bool:
         inner = get_args(kind)
         return isinstance(value, tuple) and len(value) == len(inner) and all(map(_fits, value, inner))
     if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+        return isinstance(value, int | float) and not isinstance(value, bool) and -inf < value < inf
     return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
 
 
@@ -180,4 +181,4 @@ def _words(kind: Any) -> str:
         return f"one of {', '.join(map(str, get_args(kind)))}"
     if get_origin(kind) is tuple:
         return f"{len(get_args(kind))} values with commas between"
-    return {int: "a whole number", float: "a number", bool: "true or false", str: "text"}[kind]
+    return {int: "a whole number", float: "a finite number", bool: "true or false", str: "text"}[kind]

@@ -81,6 +81,14 @@ class Task(ABC):
         The recipe is that of the run: an evaluation may have another, but the model stays what it was.
         """
 
+    def num_outputs(self) -> int:
+        """Classes or labels, where a number in the data decides on them; 0 where each has a name."""
+        return 0
+
+    def numbers_per_sample(self) -> int:
+        """Numbers of a sample's hidden states in a layer, where settings decide on its size; 0 where the data do."""
+        return 0
+
     @abstractmethod
     def outcome(self, model: nn.Module, batch: Any) -> Outcome:
         """Loss and predictions; ``model.training`` tells whether to regularise."""

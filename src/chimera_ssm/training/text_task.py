@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from chimera_ssm.data.samples import Samples
 from chimera_ssm.data.text import IGNORED, Masked, TextData, load_text
+from chimera_ssm.training.files import require
 from chimera_ssm.training.recipe import Recipe
 from chimera_ssm.training.task import Outcome, Task
 from chimera_ssm.training.text_recipe import TextRecipe
@@ -60,9 +61,10 @@ class TextTask(Task):
 
     def remember(self, model: nn.Module, folder: Path) -> None:
         """The tokenizer: one made for the text would be another if the text were."""
-        self.text.tokenizer.save_pretrained(folder)
+        save_tokenizer(self.text.tokenizer, folder)
 
     def recall(self, folder: Path, own_data: bool = True) -> None:
+        require(folder, "tokenizer.json", "tokenizer_config.json")
         self.recipe, self.own_data = replace(self.recipe, tokenizer=str(folder)), own_data
         if not own_data:
             self.recipe = replace(self.recipe, max_tokens=None)
@@ -81,6 +83,9 @@ class TextTask(Task):
             "vocab_size": len(tokenizer),
             "pad_token_id": tokenizer.pad_token_id,
         }
+
+    def numbers_per_sample(self) -> int:
+        return self.recipe.length * self.recipe.hidden_size
 
     def outcome(self, model: nn.Module, batch: dict[str, Tensor]) -> Outcome:
         """Only masked words are looked at, so only they are decoded: with many words that is half of the work."""
@@ -122,6 +127,15 @@ def save_with_tokenizer(model: nn.Module, tokenizer: Any, folder: Path) -> None:
         tokenizer.model_input_names = tokenizer.init_kwargs["model_input_names"] = ["input_ids", "attention_mask"]
     if (most := most_tokens(saved)) is not None:
         tokenizer.model_max_length = tokenizer.init_kwargs["model_max_length"] = most
+    save_tokenizer(tokenizer, folder)
+
+
+def save_tokenizer(tokenizer: Any, folder: Path) -> None:
+    """Write the same files whether the tokenizer was made now or read from a folder, and whatever it was used for."""
+    tokenizer.backend_tokenizer.no_truncation()  # set by the last call, and again by the next
+    tokenizer.backend_tokenizer.no_padding()
+    for name in ("is_local", "local_files_only"):  # how it was read, which transformers would write
+        tokenizer.init_kwargs.pop(name, None)
     tokenizer.save_pretrained(folder)
 
 

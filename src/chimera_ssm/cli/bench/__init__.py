@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -104,10 +103,11 @@ def _scale(quick: bool, threads: int, progress: Progress) -> list[Point]:
 def _write(done: Run, args: argparse.Namespace) -> None:
     from chimera_ssm.cli.bench import report
     from chimera_ssm.cli.bench.plot import draw
+    from chimera_ssm.training.files import write_json
 
     picture = None
     if args.json is not None:
-        args.json.write_text(json.dumps(report.as_json(done), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_json(args.json, report.as_json(done))
     if args.plot is not None:
         draw(done.points, args.plot)
     if args.docs is not None:

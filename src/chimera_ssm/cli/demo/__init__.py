@@ -23,6 +23,13 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Six trainings, a few measurements of speed, and the report; what is there already is not done again."""
+    from chimera_ssm.training.lock import held
+
+    with held(args.out):
+        _run(args)
+
+
+def _run(args: argparse.Namespace) -> None:
     import rich
 
     from chimera_ssm.cli.demo import report, speed

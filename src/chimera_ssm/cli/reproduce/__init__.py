@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -151,6 +151,7 @@ def conduct_with_bar(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from chimera_ssm.studies.conduct import Workers, conduct, count_steps
+    from chimera_ssm.training.lock import held
 
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
@@ -159,9 +160,10 @@ def conduct_with_bar(
         say, advance = lambda line: console.print(line, highlight=False), lambda _: progress.advance(bar)
         workers = Workers(jobs, say, advance, machine)
         try:
-            results = conduct(study, folder, workers)
-            before = folder, study
-            return results, {name: conduct(s, folder / name, workers, before) for name, s in study.then.items()}
+            with held(folder):
+                results = conduct(study, folder, workers)
+                before = folder, study
+                return results, {name: conduct(s, folder / name, workers, before) for name, s in study.then.items()}
         except KeyboardInterrupt:
             raise KeyboardInterrupt("interrupted; the same command goes on from here") from None
 
@@ -173,7 +175,7 @@ def write_report(
     import rich
     from rich.markdown import Markdown
 
-    from chimera_ssm.training.checkpoints import write_durably
+    from chimera_ssm.training.files import write_durably
 
     for file in (path, docs):
         if file is not None:
@@ -187,9 +189,6 @@ def write_report(
 
 def write_beside(path: Path, found: Mapping[str, Any]) -> None:
     """All figures as JSON."""
-    import json
+    from chimera_ssm.training.files import write_json
 
-    from chimera_ssm.training.checkpoints import write_durably
-
-    text = json.dumps(found, indent=2, default=asdict) + "\n"
-    write_durably(path, lambda file: file.write(text.encode()))
+    write_json(path, found)

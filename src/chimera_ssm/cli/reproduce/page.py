@@ -24,10 +24,14 @@ def document(title: str, pieces: Sequence[str]) -> str:
 def pieces(study: Study, blocks: Sequence[Block], folder: Path) -> list[str]:
     """A study as pieces of HTML."""
     from chimera_ssm.show import page
+    from chimera_ssm.studies.conduct import run_folder
+    from chimera_ssm.training.run import open_run
 
     first = study.rows[0].name
     charts = [chart for row in study.rows[1:] if (chart := _chart(folder, first, row.name))]
-    maps = [f"<h2>What {escape(first)} hears</h2>", f"<p>{escape(page.LEGEND)}</p>", _map(folder, first)]
+    maps = []
+    if open_run(run_folder(folder, first, "seed-0")).result is not None:  # it did not diverge
+        maps = [f"<h2>What {escape(first)} hears</h2>", f"<p>{escape(page.LEGEND)}</p>", _map(folder, first)]
     curves = ["<h2>Training losses, first seed</h2>", '<div class="charts">', *charts, "</div>"] if charts else []
     return [*map(html, blocks), *curves, *maps]
 

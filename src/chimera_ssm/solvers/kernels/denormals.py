@@ -13,6 +13,8 @@ from numba import njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from chimera_ssm.topology.kernel_cache import with_checked_cache
+
 #: The control register of x86 as it is in every program, but that results and arguments that are denormal are zero.
 _FLUSH = 0x1F80 | 0x8040
 _X86 = platform.machine().lower() in ("x86_64", "amd64")
@@ -35,6 +37,7 @@ def _exchange(typing, bits):
     return types.uint32(types.uint32), generate
 
 
+@with_checked_cache
 @njit(cache=True)
 def _set_control(bits):
     return _exchange(types.uint32(bits))
