@@ -23,7 +23,7 @@ def test_an_image_is_heard_as_the_model_hears_it(saved):
     rows = chimera.influence(trained.model, 6, **scene(trained, str(saved / "one.png"))[1])
     np.testing.assert_allclose(found.row, rows[2][0].mean(0), rtol=1e-5)
     np.testing.assert_allclose(found.planes[0, 2, 6], torch.stack(rows)[:, 0, 1].mean(0), rtol=1e-5)
-    assert found.note == ""
+    assert found.note.startswith("Magnitude of the mixed term relative to the skip connection, layer by layer: ")
 
 
 def test_a_sentence_begins_at_its_mask(saved):
@@ -77,8 +77,8 @@ def test_dollar_signs_in_names_are_drawn_as_they_are(saved, tmp_path):
 def test_what_a_model_makes_of_a_molecule(tmp_path, problem, logits, verdict):
     model = chimera.create_model("chimera_graph_test", problem_type=problem, num_labels=len(logits))
     with torch.no_grad():
-        model.head[-1].weight.zero_()
-        model.head[-1].bias.copy_(torch.tensor(logits))
+        model.head.out.weight.zero_()
+        model.head.out.bias.copy_(torch.tensor(logits))
     model.save_pretrained(tmp_path)
     assert show(load(tmp_path), SMILES, None, None, None).scene.verdict == verdict
 

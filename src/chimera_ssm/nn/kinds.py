@@ -181,7 +181,7 @@ class OnUndirectedLine(Kind):
 
     num_steps: ClassVar[int] = 3
     #: The paper's range of steps would give a gain of 0.03, as rows sum to at most γ rather than to 1 − Δ.
-    step_scales: ClassVar[tuple[float, ...]] = (14.0, 14.0, 14.0)
+    step_scales: ClassVar[tuple[float, ...]] = (20.0, 20.0, 20.0)
     rows_are_bounded: ClassVar[bool] = False
 
     def conv(self, channels: int) -> LocalConv:

@@ -366,11 +366,11 @@ def _mix_identity(Cs: list[Tensor], Bs: list[Tensor], V: Tensor, scales: list[Te
 
 
 def _stratified(like: Tensor) -> Tensor:
-    """Uniform in [0, 1), one draw in each of the H intervals of equal size along the first dimension, in random order.
+    """Numbers between 0 and 1, one near the middle of each of H intervals of equal size, in random order.
 
     With few heads, independent draws would now and then leave out short or long steps altogether.
     """
-    return (torch.rand_like(like).argsort(dim=0) + torch.rand_like(like)) / len(like)
+    return (torch.rand_like(like).argsort(dim=0) + 0.4 + 0.2 * torch.rand_like(like)) / len(like)
 
 
 def _inverse_silu(y: float) -> float:

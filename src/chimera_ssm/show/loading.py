@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -95,4 +95,13 @@ def show(trained: Trained, given: str | None, node: str | None, layer: int | Non
         rows = influence(trained.model, nodes, **inputs)
         return np.stack([row.reshape(-1, *row.shape[-2:]).numpy() for row in rows]).astype(np.float32)
 
-    return view_of(scene, hear, scene.find(node), layer, head)
+    view = view_of(scene, hear, scene.find(node), layer, head)
+    return replace(view, note=" ".join(filter(None, (view.note, _shares(trained.model, inputs)))))
+
+
+def _shares(model: Any, inputs: dict[str, Any]) -> str:
+    """The share of the resolvent in each layer, as a sentence."""
+    from chimera_ssm.nn import resolvent_share
+
+    shares = ", ".join(f"{share:.2f}" for share in resolvent_share(model, **inputs))
+    return f"Magnitude of the mixed term relative to the skip connection, layer by layer: {shares}."
