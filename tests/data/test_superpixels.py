@@ -1,5 +1,7 @@
 """Superpixels: regions, their graph against loops over pixels, folders of images."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,11 @@ from chimera_ssm.data.superpixels import region_classes, region_graph, slic
 
 pytest.importorskip("skimage")
 Image = pytest.importorskip("PIL.Image")
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +104,21 @@ def test_folders_of_classes_and_of_masks(tmp_path, china):
     nodes = load_graphs(f"superpixels:{tmp_path / 'masks'}", segments=30)
     assert (nodes.level, nodes.num_labels) == ("node", 3)
     assert set(nodes.test.sample(0)["labels"].tolist()) == {-1, 0, 2}
-    assert len(list((tmp_path / "masks").glob("superpixels-*.npz"))) == 2
     again = load_graphs(f"superpixels:{tmp_path / 'masks'}", segments=30)
     assert torch.equal(again.train.sample(0)["x"], nodes.train.sample(0)["x"])
+    assert not list((tmp_path / "masks").rglob("*.npz"))
+    assert len(list((tmp_path / "cache" / "chimera" / "graphs").glob("superpixels-*.npz"))) == 4
+
+
+def test_images_that_changed_are_noticed_whatever_their_dates(tmp_path, china):
+    for part in ("train", "test"):
+        save(china[:30, :40], tmp_path / part / "left" / "a.bmp")
+    before = load_graphs(f"superpixels:{tmp_path}", segments=20).train.sample(0)["x"]
+    file = tmp_path / "train" / "left" / "a.bmp"
+    times = file.stat().st_atime_ns, file.stat().st_mtime_ns
+    save(255 - china[:30, :40], file)
+    os.utime(file, ns=times)
+    assert not torch.equal(load_graphs(f"superpixels:{tmp_path}", segments=20).train.sample(0)["x"], before)
 
 
 def test_masks_without_any_class_are_refused(tmp_path, china):

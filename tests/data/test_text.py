@@ -1,6 +1,7 @@
 """Text: corpora and what is wrong with files, vocabularies, blocks, masks."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -239,15 +240,52 @@ def test_an_interrupted_tokenising_goes_on(interrupted, vocabulary, cache):
     data, calls = interrupted
     assert words_of(data, vocabulary)[0] == ["[CLS] one two three four five [SEP]"] * 5000
     assert calls[4:] == [1000, 1000, 1, 2], "three thousand lines were there"
-    assert not [path for end in ("part", "json", "note") for path in cache.glob(f"*.{end}")]
+    assert not [path for end in ("part", "progress", "note") for path in cache.glob(f"*.{end}")]
 
 
-def test_tokens_that_did_not_reach_the_disk_are_made_again(interrupted, vocabulary, cache):
+def cut(path):
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def exchange(path):
+    path.write_bytes(path.read_bytes().replace(b"30000 ", b"30000 3", 1))
+
+
+@pytest.mark.parametrize(
+    ("ending", "damage"),
+    [("part", cut), ("part", flip), ("progress", cut), ("progress", flip), ("progress", exchange)],
+)
+def test_tokens_that_are_not_as_they_were_written_are_made_again(ending, damage, interrupted, vocabulary, cache):
     data, calls = interrupted
-    (part,) = cache.glob("*.part")
-    part.write_bytes(part.read_bytes()[:100])
+    (path,) = cache.glob(f"*.{ending}")
+    damage(path)
     assert words_of(data, vocabulary)[0] == ["[CLS] one two three four five [SEP]"] * 5000
     assert calls[4:] == [1000] * 5 + [1, 2]
+
+
+@pytest.mark.parametrize("damage", [cut, flip])
+def test_a_cache_that_was_damaged_is_made_anew(damage, tmp_path, cache):
+    data = folder(tmp_path, train_txt=SENTENCE * 30, test_txt=SENTENCE * 30)
+    first = words_of(data, "auto")
+    for path in [*cache.glob("tokens-*.bin"), *cache.glob("vocab-*.txt"), *cache.glob("*.blake2b")]:
+        damage(path)
+        assert words_of(data, "auto") == first
+
+
+def test_text_that_changed_is_noticed_whatever_its_dates(tmp_path, vocabulary):
+    data = folder(tmp_path, train_txt="one " * 10, test_txt=SENTENCE)
+    words_of(data, vocabulary)
+    path = tmp_path / "data" / "train.txt"
+    times = path.stat().st_atime_ns, path.stat().st_mtime_ns
+    path.write_text("two " * 10)
+    os.utime(path, ns=times)
+    assert words_of(data, vocabulary)[0] == ["[CLS] two two two two two [SEP]"] * 2
 
 
 def test_a_line_of_a_million_characters(tmp_path, vocabulary, capsys):

@@ -156,15 +156,24 @@ def _part(path: Path) -> str:
 
 
 def _files(name: str, paths: list[Path], text_column: str) -> Corpus:
-    stats = [(str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+    stamps = [_stamp(path) for path in paths]
 
     def pieces() -> Iterator[str | None]:
         for path in paths:
             yield from _pieces(path, text_column)
 
     compressed = any(path.suffix.lower() in (".parquet", ".gz") for path in paths)
-    size = None if compressed else sum(size for _, size, _ in stats)
-    return Corpus(name, (stats, text_column), pieces, size, tuple(paths))
+    size = None if compressed else sum(path.stat().st_size for path in paths)
+    return Corpus(name, (stamps, text_column), pieces, size, tuple(paths))
+
+
+def _stamp(path: Path) -> tuple[str | int, ...]:
+    """Changes whenever the file does; files may be too large to be read each time.
+
+    The time of modification can be set to anything, as copying does; that of the last change of any kind cannot.
+    """
+    found = path.stat()
+    return str(path.resolve()), found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 
 
 def _pieces(path: Path, text_column: str) -> Iterator[str | None]:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from chimera_ssm.data import molecules
-from chimera_ssm.data.cache import cache_folder
+from chimera_ssm.data.cache import cache_folder, content_digest, plain_name
 from chimera_ssm.data.graph_store import Graph, GraphStore, kept
 from chimera_ssm.data.molecules import CLASSES, LABELS, REGRESSION
 from chimera_ssm.data.progress import each
@@ -189,11 +189,11 @@ def _pyg(name: str, undivided: bool) -> GraphData:
     """Any data set of PyG: with parts of its own, with masks of nodes, or a fixed fifth for testing."""
     from torch_geometric import datasets
 
-    kind, _, which = name.partition("/")
-    build = getattr(datasets, kind, None)
+    kind, slash, which = name.partition("/")
+    build = None if kind.startswith("_") else getattr(datasets, kind, None)
     if not callable(build):
         raise ValueError(f"PyG has no data set of the name {kind!r}; see torch_geometric.datasets")
-    options: dict[str, Any] = {"name": which} if which else {}
+    options: dict[str, Any] = {"name": plain_name(which, "a data set of PyG")} if slash else {}
     accepted = inspect.signature(build).parameters
     if "root" in accepted:
         options["root"] = str(cache_folder() / "pyg" / name)
@@ -228,7 +228,7 @@ def _check_options(kind: str, options: dict[str, Any], accepted: Mapping[str, in
 
 
 def _kept(dataset: Any, name: str) -> GraphStore:
-    """The graphs of one of PyG's data sets with their plans, kept beside its files if it has some."""
+    """The graphs of one of PyG's data sets with their plans, kept in the cache if it has files."""
 
     def make() -> GraphStore:
         with each(dataset, f"planning {len(dataset):,} graphs of {name}") as graphs:
@@ -238,8 +238,7 @@ def _kept(dataset: Any, name: str) -> GraphStore:
         files = [Path(path) for path in dataset.processed_paths]
     except NotImplementedError:  # made in memory
         return make()
-    stamps = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    return kept(name, files[0].parent, repr((name, stamps)).encode(), make)
+    return kept(name, repr((name, [content_digest(path) for path in files])).encode(), make)
 
 
 def _of_masks(data: Any) -> GraphData:

@@ -96,6 +96,11 @@ def molecule_store(rows: Sequence[Row], where: Path, remedy: str = "") -> GraphS
     return GraphStore.of(graphs, notes)
 
 
+def _source(rows: Sequence[Row], where: Path, remedy: str = "") -> bytes:
+    """What `molecule_store` makes graphs of."""
+    return repr((where.name, remedy, [(row.line, row.smiles, row.y.tolist()) for row in rows])).encode()
+
+
 # csv files
 
 
@@ -177,12 +182,10 @@ def read_text(path: Path) -> str:
 
 
 def csv_store(path: Path, smiles: str, targets: Sequence[str], problem: str, refuse: bool) -> GraphStore:
-    """The graphs of a csv file, kept beside it."""
-    how = f"{smiles} {targets} {problem} {refuse}".encode()
+    """The graphs of a csv file, kept in the cache."""
     rows = read_rows(path, smiles, targets, problem)
     remedy = "correct or remove it, or skip such lines with --bad-smiles skip" if refuse else ""
-    name, source = path.name.partition(".")[0], path.read_bytes() + how
-    store = kept(name, path.parent, source, lambda: molecule_store(rows, path, remedy))
+    store = kept(path.name.partition(".")[0], _source(rows, path, remedy), lambda: molecule_store(rows, path, remedy))
     for note in store.notes:
         print(f"skipped {note}", file=sys.stderr)
     return store
@@ -197,7 +200,7 @@ def nci() -> GraphStore:
         raise ValueError(f"rdkit's NCI molecules should be in {path} and are not; install rdkit from PyPI")
     lines = [(n, line) for n, line in enumerate(path.read_text().splitlines(), 1) if line and not line.startswith("#")]
     rows = [Row(n, *_split(line)) for n, line in lines]
-    return kept("nci", None, path.read_bytes(), lambda: molecule_store(rows, path))
+    return kept("nci", _source(rows, path), lambda: molecule_store(rows, path))
 
 
 def _split(line: str) -> tuple[str, Array]:
@@ -217,11 +220,10 @@ def peptides(folder: Path, structure: bool) -> tuple[GraphStore, dict[str, Array
             raise ValueError(f"{folder} should have the files {' and '.join(names)}; {path.name} is not there")
     split = read_split(splits)
 
-    def make() -> GraphStore:
-        rows = _structure_rows(table) if structure else _function_rows(table)
-        return molecule_store(rows, table, "correct it; it cannot be left out, because the split counts the lines")
-
-    store = kept("peptides-struct" if structure else "peptides-func", folder, table.read_bytes(), make)
+    rows = _structure_rows(table) if structure else _function_rows(table)
+    remedy = "correct it; it cannot be left out, because the split counts the lines"
+    name = "peptides-struct" if structure else "peptides-func"
+    store = kept(name, _source(rows, table, remedy), lambda: molecule_store(rows, table, remedy))
     if max(int(part.max()) for part in split.values()) >= len(store):
         raise ValueError(f"{splits} names peptides that {table.name} does not have")
     return store, split

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from chimera_ssm.data.cache import content_digest
 from chimera_ssm.data.graph_store import Graph, GraphStore, kept
 from chimera_ssm.data.image import SUFFIXES, read_image
 from chimera_ssm.data.progress import each
@@ -54,9 +55,8 @@ def _part(folder: Path, name: str, masked: bool, classes: list[str], segments: i
         with each(pairs, f"segmenting {len(pairs):,} images of {part}") as images:
             return GraphStore.of(_graph(image, label, segments) for image, label in images)
 
-    files = [path for pair in pairs for path in pair if isinstance(path, Path)]
-    stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    return kept(f"superpixels-{name}", folder, repr((segments, COMPACTNESS, classes, stamps)).encode(), make)
+    source = [[content_digest(item) if isinstance(item, Path) else item for item in pair] for pair in pairs]
+    return kept(f"superpixels-{name}", repr((segments, COMPACTNESS, classes, source)).encode(), make)
 
 
 def _with_classes(part: Path, classes: list[str]) -> list[tuple[Path, int]]:
