@@ -296,6 +296,34 @@ def test_bad_csv(tmp_path, text, options, message):
         load_graphs(str(write(tmp_path, text)), **options)
 
 
+def test_csv_files_that_are_damaged_or_no_text(tmp_path):
+    path = tmp_path / "some.csv.gz"
+    whole = gzip.compress(CSV.encode() * 9)
+    for content in (b"", b"smiles,y", whole[:-9], whole[:20] + bytes(40) + whole[60:], whole[:20] + b"\xff" * 40):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"some\.csv\.gz (is damaged: .*; copy it again|has no header)"):
+            load_graphs(str(path))
+    (tmp_path / "some.csv").write_bytes(CSV.encode() + b"C\xe9,1,1\n")
+    with pytest.raises(ValueError, match=r"some.csv is not UTF-8 text: line 8 has the byte 0xe9"):
+        load_graphs(str(tmp_path / "some.csv"))
+
+
+def test_csv_files_of_any_line_ending(tmp_path):
+    for ending in ("\n", "\r\n", "\r"):
+        (tmp_path / "some.csv").write_bytes(b"\xef\xbb\xbf" + CSV.replace("\n", ending).encode())
+        assert len(load_graphs(str(tmp_path / "some.csv"), undivided=True).test) == 6
+
+
+@pytest.mark.parametrize(
+    "name", ["../../x", "..", ".", "/tmp/x", "a/b", "a\\b", "", " ", "~", "a\0b", "\udce9", "-x", ".hidden"]
+)
+def test_names_do_not_lead_out_of_the_cache(name, tmp_path):
+    pytest.importorskip("torch_geometric")
+    with pytest.raises(ValueError, match="the name of a data set of PyG may have letters, digits and"):
+        load_graphs(f"pyg:Planetoid/{name}")
+    assert not list(tmp_path.rglob("*"))
+
+
 def test_data_that_is_not_there(tmp_path):
     with pytest.raises(ValueError, match="no data set, file or folder 'ncj'; data is nci, rings:1-16, peptides-func"):
         load_graphs("ncj")
@@ -404,11 +432,31 @@ class Harmful:
         ({"train": [0, 1], "val": [2], "test": [2**63]}, "should hold indices in test, found list"),
         ({"train": [0, 1], "val": [2], "test": [2**70]}, "should hold indices in test, found list"),
         ({"train": [[0], [1, 2]], "val": [3], "test": [4]}, "should hold indices in train, found list"),
+        ({"train": np.zeros(3), "val": [1], "test": [2]}, "it holds numbers of the type f8, expected integers"),
+        ({"train": np.array([[0], [1]]), "val": [2], "test": [3]}, r"2 numbers as an array of the shape \(2, 1\)"),
+        ({"train": np.array([None]), "val": [2], "test": [3]}, "it holds numbers of the type O8"),
     ],
 )
 def test_bad_splits(tmp_path, split, message):
     with pytest.raises(ValueError, match=message):
         load_graphs(peptide_folder(tmp_path, split))
+
+
+@pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4, 5])
+@pytest.mark.parametrize("dtype", ["<i8", ">i4", "u1", "<u8"])
+def test_splits_of_any_protocol(protocol, dtype, tmp_path):
+    split = {"train": np.array([4, 0, 1], dtype), "val": [np.int64(2)], "test": [3]}
+    (tmp_path / "split").write_bytes(pickle.dumps(split, protocol=protocol))
+    found = molecules.read_split(tmp_path / "split")
+    assert {name: part.tolist() for name, part in found.items()} == {"train": [4, 0, 1], "val": [2], "test": [3]}
+
+
+def test_a_damaged_type_of_numbers_does_not_crash(tmp_path):
+    """NumPy's own type would take the flag that says that integers are objects."""
+    content = pickle.dumps({"train": np.array([0, 1]), "val": [2], "test": [3]}, protocol=2)
+    assert content.count(b"K\x00t") == 1
+    (tmp_path / "split").write_bytes(content.replace(b"K\x00t", b"K\x3ft"))
+    assert molecules.read_split(tmp_path / "split")["train"].tolist() == [0, 1]
 
 
 def test_a_damaged_split_and_missing_files(tmp_path):

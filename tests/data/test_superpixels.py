@@ -121,6 +121,26 @@ def test_images_that_changed_are_noticed_whatever_their_dates(tmp_path, china):
     assert not torch.equal(load_graphs(f"superpixels:{tmp_path}", segments=20).train.sample(0)["x"], before)
 
 
+def test_images_of_16_bits_have_the_same_superpixels(tmp_path, china):
+    grey = china[..., 0]
+    for name, pixels in (("8", grey), ("16", grey.astype(np.uint16) * 257)):
+        for part in ("train", "test"):
+            save(pixels, tmp_path / name / part / "a" / "1.png")
+    graphs = [load_graphs(f"superpixels:{tmp_path / name}", segments=20).train.sample(0) for name in ("8", "16")]
+    assert torch.equal(graphs[0]["edge_index"], graphs[1]["edge_index"])
+    torch.testing.assert_close(graphs[0]["x"], graphs[1]["x"], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("dtype", "value"), [(np.int32, -1), (np.int32, 1 << 30), (np.float32, 1)])
+def test_bad_masks(dtype, value, tmp_path, china):
+    for part in ("train", "test"):
+        save(china, tmp_path / part / "images" / "a.png")
+        save(np.full(china.shape[:2], value, dtype), tmp_path / part / "masks" / "a.tiff")
+        (tmp_path / part / "masks" / "a.tiff").rename(tmp_path / part / "masks" / "a.png")
+    with pytest.raises(ValueError, match=r"a.png should hold (classes from 0 to 65,535, found|a class for each of)"):
+        load_graphs(f"superpixels:{tmp_path}", segments=10)
+
+
 def test_masks_without_any_class_are_refused(tmp_path, china):
     for part in ("train", "test"):
         save(china, tmp_path / part / "images" / "a.png")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import pickle
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from chimera_ssm.data.files import read_lines
 from chimera_ssm.data.graph_store import Graph, GraphStore, kept
 from chimera_ssm.data.progress import each
 
@@ -119,7 +120,8 @@ def read_rows(path: Path, smiles: str, targets: Sequence[str], problem: str) -> 
 
 def _lines(path: Path, needed: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
     """Rows of a csv file by column, each with its number in the file; the columns needed are there."""
-    reader = csv.reader(io.StringIO(read_text(path), newline=""))
+    text = "".join(line for _, line in read_lines(path))
+    reader = csv.reader(io.StringIO(text, newline=""))
     try:
         columns = next(reader, [])
         if not columns:
@@ -170,15 +172,6 @@ _EXPECTED: dict[str, tuple[str, Callable[[Array], Any]]] = {
         lambda y: y.size == 1 and 0 <= y[0] < 1 << 31 and y[0] % 1 == 0,
     ),
 }
-
-
-def read_text(path: Path) -> str:
-    """A text file, gzipped or not."""
-    try:
-        content = path.read_bytes()
-        return (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
-    except (gzip.BadGzipFile, EOFError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
 
 
 def csv_store(path: Path, smiles: str, targets: Sequence[str], problem: str, refuse: bool) -> GraphStore:
@@ -255,7 +248,10 @@ def read_split(path: Path) -> dict[str, Array]:
     try:
         split = _PlainUnpickler(io.BytesIO(content)).load()
     except Exception as error:  # what is no pickle may raise anything
-        raise ValueError(f"{path} is not a split of plain lists or arrays: {error}") from None
+        raise ValueError(
+            f"{path} is not a split of plain lists or arrays: {error or type(error).__name__}; pickle a dictionary of "
+            f"lists of integers"
+        ) from None
     if not isinstance(split, dict) or not {"train", "val", "test"} <= set(split):
         raise ValueError(f"{path} should hold a dictionary with train, val and test, found {_words(split)}")
     parts = {name: _indices(split[name]) for name in ("train", "val", "test")}
@@ -282,16 +278,49 @@ def _words(value: Any) -> str:
     return f"{type(value).__name__} {sorted(map(str, value))[:5]}" if isinstance(value, dict) else type(value).__name__
 
 
-class _PlainUnpickler(pickle.Unpickler):
-    """Plain containers and NumPy's arrays; anything else could run code."""
+class _PlainUnpickler(pickle._Unpickler):
+    """Plain containers and NumPy's arrays of integers; anything else could run code.
 
-    _ALLOWED = {
-        (module, name)
-        for home in ("numpy.core", "numpy._core")
-        for module, name in ((f"{home}.multiarray", "_reconstruct"), (f"{home}.multiarray", "scalar"))
-    } | {("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
+    In Python and without NumPy: damaged pickles make their own C code crash.
+    """
 
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in self._ALLOWED:
+        known = _PLAIN.get((module.replace("numpy._core", "numpy.core"), name))
+        if known is None:
             raise pickle.UnpicklingError(f"it holds {module}.{name}")
-        return super().find_class(module, name)
+        return known
+
+
+class _Type:
+    """In place of NumPy's type of integers."""
+
+    def __init__(self, code: str, *_: Any):
+        if not re.fullmatch("[iu][1248]", code):
+            raise pickle.UnpicklingError(f"it holds numbers of the type {code}, expected integers")
+        self.code, self.order = code, "<"
+
+    def __setstate__(self, state: tuple) -> None:
+        self.order = {"|": "<"}.get(state[1], state[1])
+
+    def read(self, content: bytes) -> list[int]:
+        return np.frombuffer(content, np.dtype(self.order + self.code)).tolist()
+
+
+class _Integers(list):
+    """In place of NumPy's array of integers, ``[n]``."""
+
+    def __setstate__(self, state: tuple) -> None:
+        _, shape, kind, _, content = state
+        self[:] = kind.read(content)
+        if shape != (len(self),):
+            raise pickle.UnpicklingError(f"it holds {len(self)} numbers as an array of the shape {shape}")
+
+
+_PLAIN: dict[tuple[str, str], Any] = {
+    ("numpy", "ndarray"): _Integers,
+    ("numpy", "dtype"): _Type,
+    ("numpy.core.multiarray", "_reconstruct"): lambda *_: _Integers(),
+    ("numpy.core.multiarray", "scalar"): lambda kind, content: kind.read(content)[0],
+    ("numpy.core.numeric", "_frombuffer"): lambda content, kind, *_: _Integers(kind.read(content)),
+    ("_codecs", "encode"): lambda text, *_: text.encode("latin1"),
+}

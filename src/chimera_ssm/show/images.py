@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chimera_ssm.data.image import read_image
+from chimera_ssm.data.image import open_image
 from chimera_ssm.show.loading import Trained
 from chimera_ssm.show.view import Scene
 
@@ -42,13 +42,9 @@ def _read(trained: Trained, path: str) -> Tensor:
     """The pixels of a file, as the model's processor makes them."""
     from transformers import AutoImageProcessor
 
-    channels = trained.model.config.num_channels
-    raw = read_image(path, channels).numpy()  # a file that cannot be read is named here
-    from PIL import Image
-
-    picture = Image.fromarray(raw[0] if channels == 1 else raw.transpose(1, 2, 0))
     processor: Any = AutoImageProcessor.from_pretrained(trained.folder)
-    return processor(picture, return_tensors="pt")["pixel_values"][0]
+    with open_image(path) as picture:
+        return processor(picture, return_tensors="pt")["pixel_values"][0]
 
 
 def _data_uri(pixels: Tensor, size: tuple[int, int]) -> str:
