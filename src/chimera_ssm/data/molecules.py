@@ -56,7 +56,7 @@ def molecule_graph(smiles: str) -> tuple[Array, Array, Array]:
     from rdkit import Chem, rdBase
 
     with rdBase.BlockLogs():  # it would write to the terminal by itself
-        molecule = Chem.MolFromSmiles(smiles)
+        molecule = Chem.MolFromSmiles(smiles.encode(errors="replace").decode())
     if molecule is None:
         raise ValueError(f"{smiles!r} is not a molecule that rdkit can read")
     if molecule.GetNumAtoms() == 0:

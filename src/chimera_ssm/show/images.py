@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from chimera_ssm.data.image import open_image
-from chimera_ssm.show.loading import Trained
+from chimera_ssm.show.loading import Trained, readable
 from chimera_ssm.show.view import Scene
 
 
@@ -26,7 +26,9 @@ def scene(trained: Trained, given: str | None) -> tuple[Scene, dict[str, Any]]:
         chances = trained.model(pixel_values=pixels[None]).logits[0].softmax(0)
     best = int(chances.argmax())
     drawing = {"rows": rows, "columns": columns, "source": _data_uri(pixels, (rows * patch, columns * patch))}
-    title = f"test image {given or 0}" if sample is not None else Path(str(given)).name
+    title = (
+        f"test image {given or 0}" if sample is not None else Path(str(given)).name.encode(errors="replace").decode()
+    )
     return Scene(
         "image",
         title,
@@ -42,7 +44,8 @@ def _read(trained: Trained, path: str) -> Tensor:
     """The pixels of a file, as the model's processor makes them."""
     from transformers import AutoImageProcessor
 
-    processor: Any = AutoImageProcessor.from_pretrained(trained.folder)
+    with readable(trained.folder, "image processor"):
+        processor: Any = AutoImageProcessor.from_pretrained(trained.folder)
     with open_image(path) as picture:
         return processor(picture, return_tensors="pt")["pixel_values"][0]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,15 +59,51 @@ def load(folder: Path) -> Trained:
             if run is None
             else f"{folder} has no trained model yet: continue it with chimera train --resume {folder}"
         )
+    return Trained(_load_model(home), home, run)
+
+
+def _load_model(folder: Path) -> Any:
     from transformers.utils import logging
 
     from chimera_ssm import models
 
     logging.disable_progress_bar()
-    (name,) = json.loads((home / "config.json").read_text(encoding="utf-8")).get("architectures") or [""]
+    name = _architecture(folder / "config.json")
     if name not in models.__all__:
-        raise ValueError(f"{home} holds a {name or 'model without a name'}: only Chimera's models have resolvents")
-    return Trained(getattr(models, name).from_pretrained(home).eval(), home, run)
+        raise ValueError(f"{folder} holds a {name or 'model without a name'}: only Chimera's models have resolvents")
+    with readable(folder, "model"):
+        model, found = getattr(models, name).from_pretrained(folder, output_loading_info=True)
+    if strange := sorted({*found["missing_keys"], *found["unexpected_keys"]}):
+        raise ValueError(
+            f"{folder} does not hold the weights that its config.json asks for: {strange[0]} is in one of them only; "
+            f"save the model again"
+        )
+    return model.eval()
+
+
+def _architecture(path: Path) -> str:
+    """The class of a saved model, empty if that is not said."""
+    with readable(path.parent, "model"):
+        config = json.loads(path.read_text(encoding="utf-8"))
+    names = config.get("architectures") if isinstance(config, dict) else None
+    return str(names[0]) if isinstance(names, list) and len(names) == 1 else ""
+
+
+@contextmanager
+def readable(folder: Path, what: str) -> Generator[None]:
+    """Whatever is wrong with the saved files that are read within is one sentence.
+
+    Args:
+        folder: with the files.
+        what: is read, for the message.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # damaged files may raise anything, and Rust's panics are no Exception
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(f"{folder} holds no {what} that can be read: {reason}; save it again") from error
 
 
 def show(trained: Trained, given: str | None, node: str | None, layer: int | None, head: int | None) -> View:
