@@ -462,7 +462,8 @@ def test_a_damaged_type_of_numbers_does_not_crash(tmp_path):
 def test_a_damaged_split_and_missing_files(tmp_path):
     folder = peptide_folder(tmp_path, {"train": [0], "val": [1], "test": [2]})
     path = tmp_path / molecules.FUNCTION_FILES[1]
-    for content in (b"not a pickle", b"\x80\x04\x8e" + b"\xff" * 8):  # the second: too long a string of bytes
+    large = (1 << 62).to_bytes(8, "little")
+    for content in (b"not a pickle", b"\x80\x04\x8e" + b"\xff" * 8, b"\x80\x05\x96" + large):  # too many bytes
         path.write_bytes(content)
         with pytest.raises(ValueError, match="is not a split"):
             load_graphs(folder)

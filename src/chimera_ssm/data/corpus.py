@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from chimera_ssm.data.cache import cache_folder
-from chimera_ssm.data.files import read_lines
+from chimera_ssm.data.files import read_lines, reason
 
 _SUFFIXES = (".txt", ".text", ".tokens", ".raw", ".jsonl", ".json", ".parquet")
 _TESTS = ("test", "validation", "valid", "val", "dev")
@@ -223,8 +223,8 @@ def _jsonl(path: Path, column: str) -> Iterator[str]:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
-            raise ValueError(f"line {number} of {path} is not JSON: {reason}; each line must be an object") from None
+            why = "it is nested too deeply" if isinstance(error, RecursionError) else error
+            raise ValueError(f"line {number} of {path} is not JSON: {why}; each line must be an object") from None
         if not isinstance(row, dict):
             raise ValueError(f"line {number} of {path} must be an object with the key {column!r}, found {line[:40]!r}")
         _check_column(path, column, row)
@@ -247,13 +247,13 @@ def _parquet_values(path: Path, column: str) -> Iterator[Any]:
         file = parquet.ParquetFile(path, page_checksum_verification=True)
         names = file.schema_arrow.names
     except Exception as error:  # a damaged file may raise anything
-        raise ValueError(f"{path} is not a parquet file: {error}; copy it again") from None
+        raise ValueError(f"{path} is not a parquet file: {reason(error)}; copy it again") from None
     _check_column(path, column, names)
     try:
         for batch in file.iter_batches(columns=[column]):
             yield from batch.column(0).to_pylist()
     except Exception as error:
-        raise ValueError(f"{path} is damaged: {error}; copy it again") from None
+        raise ValueError(f"{path} is damaged: {reason(error)}; copy it again") from None
 
 
 def _check_column(path: Path, column: str, names: Iterable[str]) -> None:

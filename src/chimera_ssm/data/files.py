@@ -29,6 +29,11 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
                 ) from None
 
 
+def reason(error: BaseException) -> str:
+    """What an error says, on one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 @contextmanager
 def _unpacked(path: Path) -> Generator[BinaryIO]:
     try:

@@ -12,6 +12,7 @@ import torch
 
 from chimera_ssm.data import molecules
 from chimera_ssm.data.cache import cache_folder, content_digest, plain_name
+from chimera_ssm.data.files import reason
 from chimera_ssm.data.graph_store import Graph, GraphStore, kept
 from chimera_ssm.data.molecules import CLASSES, LABELS, REGRESSION
 from chimera_ssm.data.progress import each
@@ -204,7 +205,7 @@ def _pyg(name: str, undivided: bool) -> GraphData:
     except Exception as error:  # network and files: of many kinds
         raise ValueError(
             f"PyG's {name} could not be loaded from {options.get('root', 'memory')}, nor downloaded "
-            f"({type(error).__name__}: {error}); put its files there"
+            f"({type(error).__name__}: {reason(error)}); put its files there"
         ) from error
     if in_parts:
         stores = [_kept(part, f"{kind}-{word}") for part, word in zip(sets, _PARTS, strict=True)]
@@ -231,14 +232,24 @@ def _kept(dataset: Any, name: str) -> GraphStore:
     """The graphs of one of PyG's data sets with their plans, kept in the cache if it has files."""
 
     def make() -> GraphStore:
-        with each(dataset, f"planning {len(dataset):,} graphs of {name}") as graphs:
-            return GraphStore.of(map(_of_data, graphs))
+        with each(range(len(dataset)), f"planning {len(dataset):,} graphs of {name}") as numbers:
+            return GraphStore.of(_of_data(_item(dataset, number, name)) for number in numbers)
 
     try:
         files = [Path(path) for path in dataset.processed_paths]
     except NotImplementedError:  # made in memory
         return make()
     return kept(name, repr((name, [content_digest(path) for path in files])).encode(), make)
+
+
+def _item(dataset: Any, number: int, name: str) -> Any:
+    try:
+        return dataset[number]
+    except Exception as error:  # a damaged file may raise anything
+        raise ValueError(
+            f"graph {number} of PyG's {name} cannot be read: {reason(error)}; remove the files in {dataset.root}, they "
+            f"will be made anew"
+        ) from error
 
 
 def _of_masks(data: Any) -> GraphData:

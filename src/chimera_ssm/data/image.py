@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from chimera_ssm.data.cache import cache_folder
-from chimera_ssm.data.files import read_bytes
+from chimera_ssm.data.files import read_bytes, reason
 from chimera_ssm.data.samples import Samples, split
 from chimera_ssm.pixels import pixels_of
 
@@ -277,8 +277,8 @@ def open_image(path: str | Path) -> Generator[Any]:
         raise ValueError(f"there is no image {path}") from error
     except Exception as error:  # a damaged file may raise anything
         unknown = isinstance(error, Image.UnidentifiedImageError)
-        reason = "it is of no kind that Pillow knows" if unknown else str(error) or type(error).__name__
-        raise ValueError(f"cannot read the image {path}: {reason}; remove or replace it") from error
+        why = "it is of no kind that Pillow knows" if unknown else reason(error)
+        raise ValueError(f"cannot read the image {path}: {why}; remove or replace it") from error
 
 
 def read_image(path: str | Path, num_channels: int) -> Tensor:

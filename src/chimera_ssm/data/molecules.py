@@ -9,11 +9,11 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from chimera_ssm.data.files import read_lines
+from chimera_ssm.data.files import read_lines, reason
 from chimera_ssm.data.graph_store import Graph, GraphStore, kept
 from chimera_ssm.data.progress import each
 
@@ -249,8 +249,7 @@ def read_split(path: Path) -> dict[str, Array]:
         split = _PlainUnpickler(io.BytesIO(content)).load()
     except Exception as error:  # what is no pickle may raise anything
         raise ValueError(
-            f"{path} is not a split of plain lists or arrays: {error or type(error).__name__}; pickle a dictionary of "
-            f"lists of integers"
+            f"{path} is not a split of plain lists or arrays: {reason(error)}; pickle a dictionary of lists of integers"
         ) from None
     if not isinstance(split, dict) or not {"train", "val", "test"} <= set(split):
         raise ValueError(f"{path} should hold a dictionary with train, val and test, found {_words(split)}")
@@ -278,11 +277,17 @@ def _words(value: Any) -> str:
     return f"{type(value).__name__} {sorted(map(str, value))[:5]}" if isinstance(value, dict) else type(value).__name__
 
 
+_KNOWN: dict[int, Any] = pickle._Unpickler.dispatch
+
+
 class _PlainUnpickler(pickle._Unpickler):
     """Plain containers and NumPy's arrays of integers; anything else could run code.
 
     In Python and without NumPy: damaged pickles make their own C code crash.
     """
+
+    # As bytes, which are read, while arrays of bytes are allocated first, whatever length a damaged pickle names.
+    dispatch: ClassVar = _KNOWN | {pickle.BYTEARRAY8[0]: _KNOWN[pickle.BINBYTES8[0]]}
 
     def find_class(self, module: str, name: str) -> Any:
         known = _PLAIN.get((module.replace("numpy._core", "numpy.core"), name))

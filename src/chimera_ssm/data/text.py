@@ -210,7 +210,7 @@ def _write(corpus: Corpus, tokenizer: Any, max_tokens: int | None, dtype: np.dty
             while (most := _left(max_tokens, size, dtype)) and (several := list(islice(pieces, 1000))):
                 tokens = np.fromiter(_encode(several, tokenizer), dtype)[:most]
                 tokens.tofile(file)
-                digest.update(tokens)
+                digest.update(tokens.tobytes())
                 size, done = size + tokens.nbytes, done + len(several)
                 advance(sum(len(piece) for piece in several if piece is not None))
                 if time.monotonic() - saved > SAVE_SECONDS:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from chimera_ssm.data.files import reason
 from chimera_ssm.show.view import Scene, View, view_of
 from chimera_ssm.training.run import Run, open_run
 
@@ -102,8 +103,7 @@ def readable(folder: Path, what: str) -> Generator[None]:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # damaged files may raise anything, and Rust's panics are no Exception
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(f"{folder} holds no {what} that can be read: {reason}; save it again") from error
+        raise ValueError(f"{folder} holds no {what} that can be read: {reason(error)}; save it again") from error
 
 
 def show(trained: Trained, given: str | None, node: str | None, layer: int | None, head: int | None) -> View:

@@ -22,6 +22,7 @@ class ChimeraImageKwargs(ImagesKwargs, total=False):
 class ChimeraImageProcessor(PilBackend):
     """Resizes, scales to [0, 1] and normalises pictures; ``num_channels`` is 3 for colours, 1 for shades of grey.
 
+    White is 255 in arrays of bytes, 65535 in those of uint16, and 1 in those of real numbers (255 if some exceed 1).
     The model takes any size and aspect ratio: ``do_resize=False`` keeps a picture as it is, ``size={"shortest_edge":
     256}`` its proportions.
     """
@@ -65,13 +66,15 @@ class ChimeraImageProcessor(PilBackend):
             )
         return scale_to_255(array) if kwargs.get("do_rescale", self.do_rescale) else array
 
-    def resize(self, image: np.ndarray, size: Any, resample: Any = None, **kwargs: Any) -> np.ndarray:
+    def resize(
+        self, image: np.ndarray, size: Any, resample: Any = None, reducing_gap: int | None = None, **kwargs: Any
+    ) -> np.ndarray:
         """An array ``[C, height, width]`` in another size; one that is not of bytes stays as deep as it is."""
         if image.dtype == np.uint8:
-            return super().resize(image, size, resample, **kwargs)
+            return super().resize(image, size, resample, reducing_gap, **kwargs)
         from PIL import Image
 
-        height, width = super().resize(np.zeros(image.shape, np.uint8), size, resample, **kwargs).shape[1:]
+        height, width = super().resize(np.zeros(image.shape, np.uint8), size, resample).shape[1:]
         channels = [Image.fromarray(channel.astype(np.float32)) for channel in image]
         resized = np.stack([np.asarray(channel.resize((width, height), resample)) for channel in channels])
         return resized.clip(image.min(), image.max())
