@@ -233,7 +233,7 @@ def _kept(dataset: Any, name: str) -> GraphStore:
 
     def make() -> GraphStore:
         with each(range(len(dataset)), f"planning {len(dataset):,} graphs of {name}") as numbers:
-            return GraphStore.of(_of_data(_item(dataset, number, name)) for number in numbers)
+            return GraphStore.of(_item(dataset, number, name) for number in numbers)
 
     try:
         files = [Path(path) for path in dataset.processed_paths]
@@ -242,19 +242,20 @@ def _kept(dataset: Any, name: str) -> GraphStore:
     return kept(name, repr((name, [content_digest(path) for path in files])).encode(), make)
 
 
-def _item(dataset: Any, number: int, name: str) -> Any:
+def _item(dataset: Any, number: int, name: str) -> Graph:
     try:
-        return dataset[number]
+        data = dataset[number]
     except Exception as error:  # a damaged file may raise anything
         raise ValueError(
             f"graph {number} of PyG's {name} cannot be read: {reason(error)}; remove the files in {dataset.root}, they "
             f"will be made anew"
         ) from error
+    return _of_data(data, f"graph {number} of PyG's {name}")
 
 
 def _of_masks(data: Any) -> GraphData:
     """One graph whose nodes are divided: others' labels are hidden; where no mask is for testing, the rest is."""
-    graph = _of_data(data)
+    graph = _of_data(data, "the graph")
     if len(graph.y) != len(graph.x):
         raise ValueError(f"nodes divided by masks should each have a label, found {data!r}")
     masks = {part: data[f"{part}_mask"] for part in _PARTS if f"{part}_mask" in data}
@@ -270,9 +271,9 @@ def _hidden(y: Array, nodes: Array) -> Array:
     return y
 
 
-def _of_data(data: Any) -> Graph:
-    x, edge_index, y = _columns(_array(data, "x")), _array(data, "edge_index"), _array(data, "y")
-    edge_attr = None if getattr(data, "edge_attr", None) is None else _columns(_array(data, "edge_attr"))
+def _of_data(data: Any, where: str) -> Graph:
+    x, edge_index, y = _columns(_array(data, "x", where)), _array(data, "edge_index", where), _array(data, "y", where)
+    edge_attr = None if getattr(data, "edge_attr", None) is None else _columns(_array(data, "edge_attr", where))
     if np.issubdtype(y.dtype, np.floating):
         of_nodes = y.ndim == 1 and len(y) == len(x)
         return Graph(x, edge_index, edge_attr, y if y.ndim > 1 else y.reshape((-1, 1) if of_nodes else (1, -1)))
@@ -286,11 +287,11 @@ def _columns(features: Array) -> Array:
     return features[:, None] if features.ndim == 1 else features
 
 
-def _array(data: Any, name: str) -> Array:
+def _array(data: Any, name: str, where: str) -> Array:
     value = getattr(data, name, None)
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
         raise ValueError(
-            f"a graph should have tensors x, edge_index and y; found {type(data).__name__} with "
+            f"{where} should have tensors x, edge_index and y; found {type(data).__name__} with "
             f"{'no' if value is None else type(value).__name__} {name}; choose another data set"
         )
     return value.numpy()

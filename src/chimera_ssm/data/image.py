@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -271,7 +272,10 @@ def open_image(path: str | Path) -> Generator[Any]:
     from PIL import Image
 
     try:
-        with Image.open(path) as image:
+        with warnings.catch_warnings():  # a damaged head may ask for any size, of which Pillow warns at first
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            image = Image.open(path)
+        with image:
             yield image
     except FileNotFoundError as error:
         raise ValueError(f"there is no image {path}") from error
