@@ -474,7 +474,7 @@ def picture_truth(folder: Path) -> tuple:
 
     with Image.open(the(folder, "picture.*")) as image:
         if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
-            return known(np.stack([np.asarray(image) / np.float32(65535)] * 3))
+            return known(np.stack([(np.asarray(image) / np.float32(65535)).astype(np.float32)] * 3))
         if image.mode == "F":
             return known(np.stack([np.asarray(image)] * 3))
         return known(np.moveaxis(np.asarray(image.convert("RGB")), -1, 0))
