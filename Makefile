@@ -1,15 +1,18 @@
-# make test, make demo, make lint and make docs each create .venv as needed; nothing but Python is assumed.
+# make test, make mutations, make demo, make lint and make docs each create .venv as needed; nothing but Python is assumed.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test mutations lint docs clean
 
 demo: $(READY)
 	$(BIN)/chimera demo
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2
+
+mutations: $(READY)
+	$(BIN)/python -m tests.data.mutations --cases 2000
 
 lint: $(READY)
 	$(BIN)/ruff check .

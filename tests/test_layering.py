@@ -13,6 +13,7 @@ ROOT = Path(chimera_ssm.__file__).parent
 ORDER = [
     "version",
     "errors",
+    "pixels",
     "topology",
     "adjacency",
     "solvers",

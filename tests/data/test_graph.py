@@ -2,6 +2,7 @@
 
 import gzip
 import pickle
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +15,7 @@ from chimera_ssm.data.graph import LRGB, load_graphs
 from chimera_ssm.data.graph_store import Graph, GraphStore, keep_plans, laplacian
 from chimera_ssm.nn import wiring
 from chimera_ssm.recipes import find_recipe
+from chimera_ssm.topology import minimum_degree
 
 pytest.importorskip("rdkit")
 pytest.importorskip("ogb")
@@ -82,15 +84,24 @@ def test_batches_are_graphs_side_by_side(tmp_path):
     torch.testing.assert_close(model(**batch).logits, torch.cat(alone))
 
 
-def test_plans_are_made_once_and_kept_on_disk(tmp_path, monkeypatch):
+def kept_file(tmp_path):
+    (file,) = (tmp_path / "cache" / "chimera" / "graphs").glob("*.npz")
+    return file
+
+
+def forget(monkeypatch):
+    """As in another process: no graph is known."""
+    monkeypatch.setattr(wiring, "_graphs", wiring._Graphs())
+    wiring._wired.cache_clear()
+
+
+def test_orders_are_found_once_and_kept_in_the_cache(tmp_path, monkeypatch):
     path = write(tmp_path)
     store = molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)
     plans = [store.sample(i)["wiring"].topology.elimination_plan(1 << 20) for i in range(6)]
-    assert len(list(tmp_path.glob("some-*.npz"))) == 1
-    # as in another process: nothing is known, and nothing may be read or planned again
-    monkeypatch.setattr(wiring, "_graphs", wiring._Graphs())
-    wiring._wired.cache_clear()
-    monkeypatch.setattr(chimera.Graph, "_plan_elimination", None)
+    assert [p.name for p in tmp_path.iterdir() if p.is_file()] == ["some.csv"]
+    forget(monkeypatch)
+    monkeypatch.setattr(minimum_degree, "best_order", None)
     monkeypatch.setattr(molecules, "molecule_graph", None)
     again = molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)
     batch = again.collate([again.sample(i) for i in range(6)])
@@ -102,54 +113,76 @@ def test_plans_are_made_once_and_kept_on_disk(tmp_path, monkeypatch):
     assert joined.fill == sum(p.fill for p in plans)
 
 
+def edited(file, name, change):
+    """Change an array of a file as someone would who knows how it was written."""
+    with np.load(file) as content:
+        arrays = dict(content)
+    change(arrays[name])
+    np.savez_compressed(file, **arrays)
+
+
+def roll(array):
+    array[:] = np.roll(array, 1, axis=-1)
+
+
+@pytest.mark.parametrize("name", ["y", "x", "edge_index", "edge_attr", "order", "nodes", "edges", "targets"])
+def test_a_kept_file_that_was_edited_is_made_anew(name, tmp_path, monkeypatch):
+    """Labels and all else are those of the csv file."""
+    path = write(tmp_path)
+    store = molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)
+    edited(kept_file(tmp_path), name, roll)
+    forget(monkeypatch)
+    again = molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)
+    for array, expected in store.arrays.items():
+        np.testing.assert_array_equal(again.arrays[array], expected)
+
+
 def test_other_data_or_damage_are_noticed(tmp_path):
     path = write(tmp_path)
     molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)
-    (file,) = tmp_path.glob("some-*.npz")
+    file = kept_file(tmp_path)
     file.write_bytes(file.read_bytes()[:100])
     assert len(molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)) == 6
     write(tmp_path, CSV + "CCC,1,1\n")
     assert len(molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)) == 7
 
 
-def test_a_store_goes_where_it_can_be_written(tmp_path, monkeypatch):
-    path = write(tmp_path)
-    monkeypatch.setattr(graph_store.os, "access", lambda *_: False)
-    molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)
-    assert not list(tmp_path.glob("some-*.npz"))
-    assert len(list((tmp_path / "cache" / "chimera" / "graphs").glob("some-*.npz"))) == 1
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert len(molecules.csv_store(write(tmp_path), "smiles", ["y"], problem="regression", refuse=True)) == 6
 
 
-def test_plans_of_dense_graphs_are_left_out(tmp_path):
+def test_orders_of_dense_graphs_are_left_out(tmp_path, monkeypatch):
     full = np.stack(np.nonzero(1 - np.eye(50, dtype=int)))
     ring = np.stack([np.arange(9), (np.arange(9) + 1) % 9])
     graphs = [
         Graph(np.zeros((n, 1)), e, None, np.zeros((1, 1))) for n, e in ((9, ring), (50, full), (9, ring[::-1].copy()))
     ]
     store = GraphStore.of(graphs)
-    assert store.arrays["pairs"].tolist()[1] == -1
+    assert (store.arrays["order"] < 0).sum() == 50
     store.save(tmp_path / "graphs.npz")
+    forget(monkeypatch)
     again = GraphStore.load(tmp_path / "graphs.npz")
-    plan = again.sample(2)["wiring"].topology.__dict__["_elimination"]
-    assert sorted(plan.order.tolist()) == list(range(9))
+    orders = [again.sample(n)["wiring"].topology.elimination_order for n in range(3)]
+    assert orders[1] is None
+    assert sorted(orders[2].tolist()) == list(range(9))
 
 
 def test_plans_of_graphs_of_pyg(tmp_path, monkeypatch):
     ring = torch.stack([torch.arange(30), (torch.arange(30) + 1) % 30])
     graphs = [SimpleNamespace(edge_index=ring, num_nodes=30), SimpleNamespace(edge_index=ring.flip(0), num_nodes=31)]
-    keep_plans(graphs, tmp_path / "plans.npz")
-    monkeypatch.setattr(wiring, "_graphs", wiring._Graphs())
-    wiring._wired.cache_clear()
-    plan = chimera.Graph._plan_elimination
-    monkeypatch.setattr(chimera.Graph, "_plan_elimination", None)
-    keep_plans(graphs, tmp_path / "plans.npz")
-    edges = torch.cat([ring, ring.flip(0) + 30], dim=1)
-    conv = chimera.ChimeraConv(8)
-    assert conv(torch.randn(61, 8), edges, batch=torch.tensor([0] * 30 + [1] * 31)).shape == (61, 8)
-    monkeypatch.setattr(chimera.Graph, "_plan_elimination", plan)
-    keep_plans(graphs[:1], tmp_path / "plans.npz")  # of other graphs: written anew
-    with np.load(tmp_path / "plans.npz") as file:
-        assert file["nodes"].tolist() == [30]
+    keep_plans(graphs, tmp_path / "plans")
+    forget(monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(minimum_degree, "best_order", None)
+        keep_plans(graphs, tmp_path / "plans")
+        edges = torch.cat([ring, ring.flip(0) + 30], dim=1)
+        conv = chimera.ChimeraConv(8)
+        assert conv(torch.randn(61, 8), edges, batch=torch.tensor([0] * 30 + [1] * 31)).shape == (61, 8)
+    both = (tmp_path / "plans").stat().st_size
+    keep_plans(graphs[:1], tmp_path / "plans")  # of other graphs: written anew
+    assert (tmp_path / "plans").stat().st_size == both - 31 * 4
 
 
 @pytest.mark.parametrize("name", ["plans", "plans.npz", "deeper/plans.bin"])
@@ -159,25 +192,25 @@ def test_a_file_of_plans_is_named_as_asked_and_mended(name, tmp_path, monkeypatc
     path = tmp_path / name
     keep_plans(graphs, str(path))
     whole = path.read_bytes()
-    middle = len(whole) // 2
-    for damaged in (b"", b"no plans", whole[:-30], whole[:middle] + bytes(20) + whole[middle + 20 :]):
+    other = whole[:40] + whole[44:48] + whole[40:44] + whole[48:]  # two nodes exchanged
+    for damaged in (b"", b"no plans", whole[:-30], whole + bytes(4), other, whole[::-1]):
         path.write_bytes(damaged)
         keep_plans(graphs, path)
-        with np.load(path) as file:
-            assert file["nodes"].tolist() == [30]
+        assert path.read_bytes() == whole
     assert [p.name for p in path.parent.iterdir() if p.is_file()] == [path.name]
-    monkeypatch.setattr(graph_store, "pack_plans", None)  # none is made again
+    monkeypatch.setattr(graph_store, "orders", None)  # none is made again
     keep_plans(graphs, path)
 
 
 def test_a_file_of_plans_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    def fail(file, **arrays):
-        file.write(b"half")
+    def fail(path, content):
+        with path.open("wb") as file:
+            file.write(content[:4])
         raise OSError("disk full")
 
-    monkeypatch.setattr(np, "savez_compressed", fail)
+    monkeypatch.setattr(Path, "write_bytes", fail)
     with pytest.raises(OSError, match="disk full"):
-        keep_plans([SimpleNamespace(edge_index=torch.tensor([[0], [1]]), num_nodes=2)], tmp_path / "plans.npz")
+        keep_plans([SimpleNamespace(edge_index=torch.tensor([[0], [1]]), num_nodes=2)], tmp_path / "plans")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -202,7 +235,7 @@ def test_a_data_set_of_pyg_keeps_plans(tmp_path):
     for _ in range(2):
         graph = Rings()[1]
         assert graph.wiring.fits(graph.edge_index, 18)
-        assert "_elimination" in graph.wiring.topology.__dict__
+        assert graph.wiring.topology.elimination_order is not None
 
 
 def test_laplacian():
@@ -261,6 +294,34 @@ def test_unreadable_molecules_are_told_of_and_skipped_or_refused(tmp_path, capsy
 def test_bad_csv(tmp_path, text, options, message):
     with pytest.raises(ValueError, match=message):
         load_graphs(str(write(tmp_path, text)), **options)
+
+
+def test_csv_files_that_are_damaged_or_no_text(tmp_path):
+    path = tmp_path / "some.csv.gz"
+    whole = gzip.compress(CSV.encode() * 9)
+    for content in (b"", b"smiles,y", whole[:-9], whole[:20] + bytes(40) + whole[60:], whole[:20] + b"\xff" * 40):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"some\.csv\.gz (is damaged: .*; copy it again|has no header)"):
+            load_graphs(str(path))
+    (tmp_path / "some.csv").write_bytes(CSV.encode() + b"C\xe9,1,1\n")
+    with pytest.raises(ValueError, match=r"some.csv is not UTF-8 text: line 8 has the byte 0xe9"):
+        load_graphs(str(tmp_path / "some.csv"))
+
+
+def test_csv_files_of_any_line_ending(tmp_path):
+    for ending in ("\n", "\r\n", "\r"):
+        (tmp_path / "some.csv").write_bytes(b"\xef\xbb\xbf" + CSV.replace("\n", ending).encode())
+        assert len(load_graphs(str(tmp_path / "some.csv"), undivided=True).test) == 6
+
+
+@pytest.mark.parametrize(
+    "name", ["../../x", "..", ".", "/tmp/x", "a/b", "a\\b", "", " ", "~", "a\0b", "\udce9", "-x", ".hidden"]
+)
+def test_names_do_not_lead_out_of_the_cache(name, tmp_path):
+    pytest.importorskip("torch_geometric")
+    with pytest.raises(ValueError, match="the name of a data set of PyG may have letters, digits and"):
+        load_graphs(f"pyg:Planetoid/{name}")
+    assert not list(tmp_path.rglob("*"))
 
 
 def test_data_that_is_not_there(tmp_path):
@@ -371,6 +432,9 @@ class Harmful:
         ({"train": [0, 1], "val": [2], "test": [2**63]}, "should hold indices in test, found list"),
         ({"train": [0, 1], "val": [2], "test": [2**70]}, "should hold indices in test, found list"),
         ({"train": [[0], [1, 2]], "val": [3], "test": [4]}, "should hold indices in train, found list"),
+        ({"train": np.zeros(3), "val": [1], "test": [2]}, "it holds numbers of the type f8, expected integers"),
+        ({"train": np.array([[0], [1]]), "val": [2], "test": [3]}, r"2 numbers as an array of the shape \(2, 1\)"),
+        ({"train": np.array([None]), "val": [2], "test": [3]}, "it holds numbers of the type O8"),
     ],
 )
 def test_bad_splits(tmp_path, split, message):
@@ -378,10 +442,28 @@ def test_bad_splits(tmp_path, split, message):
         load_graphs(peptide_folder(tmp_path, split))
 
 
+@pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4, 5])
+@pytest.mark.parametrize("dtype", ["<i8", ">i4", "u1", "<u8"])
+def test_splits_of_any_protocol(protocol, dtype, tmp_path):
+    split = {"train": np.array([4, 0, 1], dtype), "val": [np.int64(2)], "test": [3]}
+    (tmp_path / "split").write_bytes(pickle.dumps(split, protocol=protocol))
+    found = molecules.read_split(tmp_path / "split")
+    assert {name: part.tolist() for name, part in found.items()} == {"train": [4, 0, 1], "val": [2], "test": [3]}
+
+
+def test_a_damaged_type_of_numbers_does_not_crash(tmp_path):
+    """NumPy's own type would take the flag that says that integers are objects."""
+    content = pickle.dumps({"train": np.array([0, 1]), "val": [2], "test": [3]}, protocol=2)
+    assert content.count(b"K\x00t") == 1
+    (tmp_path / "split").write_bytes(content.replace(b"K\x00t", b"K\x3ft"))
+    assert molecules.read_split(tmp_path / "split")["train"].tolist() == [0, 1]
+
+
 def test_a_damaged_split_and_missing_files(tmp_path):
     folder = peptide_folder(tmp_path, {"train": [0], "val": [1], "test": [2]})
     path = tmp_path / molecules.FUNCTION_FILES[1]
-    for content in (b"not a pickle", b"\x80\x04\x8e" + b"\xff" * 8):  # the second: too long a string of bytes
+    large = (1 << 62).to_bytes(8, "little")
+    for content in (b"not a pickle", b"\x80\x04\x8e" + b"\xff" * 8, b"\x80\x05\x96" + large):  # too many bytes
         path.write_bytes(content)
         with pytest.raises(ValueError, match="is not a split"):
             load_graphs(folder)
@@ -519,7 +601,7 @@ def test_files_of_the_benchmark_are_read_from_a_folder_of_its_name(tmp_path, mon
     assert data.test.sample(1)["labels"].tolist() == [1, 0]
 
 
-def test_plans_of_a_data_set_of_pyg_are_kept_beside_it(tmp_path, monkeypatch):
+def test_orders_of_a_data_set_of_pyg_are_kept_in_the_cache(tmp_path, monkeypatch):
     pytest.importorskip("torch_geometric")
     from torch_geometric import datasets
     from torch_geometric.data import Data, InMemoryDataset
@@ -540,7 +622,8 @@ def test_plans_of_a_data_set_of_pyg_are_kept_beside_it(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(datasets, "Rings", Rings, raising=False)
     first = load_graphs("pyg:Rings")
-    assert len(list(tmp_path.rglob("processed/Rings-*.npz"))) == 1
+    assert kept_file(tmp_path).name.startswith("Rings-")
+    assert not list(tmp_path.rglob("processed/*.npz"))
     monkeypatch.setattr(GraphStore, "of", None)  # no graph is planned again
     again = load_graphs("pyg:Rings")
     assert torch.equal(first.train.sample(0)["x"], again.train.sample(0)["x"])

@@ -167,7 +167,7 @@ def test_broken_files_are_named(idx_folder, picture_folder):
     with pytest.raises(ValueError, match="is not an idx file of bytes with 3 dimensions"):
         read_idx(labels, 3)
     labels.write_bytes(labels.read_bytes()[:-3])
-    with pytest.raises(ValueError, match=r"should hold \[30\] bytes after its head, found 27"):
+    with pytest.raises(ValueError, match=r"should hold 30 bytes after its head, at least one, found 27"):
         load_images(str(idx_folder), 1)
     labels.write_bytes(idx(np.zeros(3, np.uint8)))
     with pytest.raises(ValueError, match="has 30 images and 3 labels of train"):
@@ -179,3 +179,82 @@ def test_broken_files_are_named(idx_folder, picture_folder):
     pixels.write_bytes(gzip.compress(idx(np.zeros((3, 2, 2), np.uint8))))
     with pytest.raises(ValueError, match="has neither train-labels-idx1-ubyte nor"):
         load_images(str(idx_folder), 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "expected 16 bytes or more, .*, found an empty file; copy it again"),
+        (bytes([0, 0, 8]), "found one that begins with the bytes 00 00 08; copy"),
+        (bytes([0, 0, 8, 3, 0, 0]), "expected 16 bytes or more, the first 00 00 08 03, found one that begins with"),
+        (bytes([0, 0, 8, 3]) + struct.pack(">3I", 0, 6, 5), "should hold 0 × 6 × 5 bytes after its head, at least one"),
+        (bytes([0, 0, 8, 3]) + struct.pack(">3I", *[1 << 22] * 3), "4194304 × 4194304 × 4194304 bytes .* found 0"),
+    ],
+)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_idx_files_that_are_cut(content, message, pack, tmp_path):
+    path = tmp_path / ("images" if pack is bytes else "images.gz")
+    path.write_bytes(pack(content))
+    with pytest.raises(ValueError, match=message):
+        read_idx(path, 3)
+
+
+# Depth
+
+
+GRADIENT = np.linspace(0, 65535, 64).round().astype(np.uint16).reshape(8, 8)
+DEEP = {
+    "16.png": GRADIENT,
+    "16.tiff": GRADIENT,
+    "16.pgm": GRADIENT,
+    "float.tiff": (GRADIENT / 65535).astype(np.float32),
+    "12-of-16.png": GRADIENT // 16,
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_with_more_than_8_bits_are_read_whole(name, channels, tmp_path):
+    values = DEEP[name]
+    Image.fromarray(values).save(tmp_path / name)
+    expected = values / (65535 if values.dtype == np.uint16 else 1)
+    pixels = read_image(tmp_path / name, channels)
+    assert pixels.shape == (channels, 8, 8)
+    np.testing.assert_allclose(pixels.numpy(), np.broadcast_to(expected, (channels, 8, 8)), atol=1e-6)
+    seen = Plain(8, 0.25, 0.5)(pixels)
+    np.testing.assert_allclose(seen[0].numpy(), (expected - 0.25) / 0.5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (GRADIENT.astype(np.int32), "integers of 32 bits, .*; save it with 16 bits; remove or replace it"),
+        (GRADIENT.astype(np.float32), "real numbers from 0 to 65535, expected 0 .* to 1 .*; divide them"),
+        (np.full((4, 4), np.nan, np.float32), "real numbers from nan to nan, expected 0"),
+        (np.full((4, 4), -1, np.float32), "real numbers from -1 to -1, expected 0"),
+    ],
+)
+def test_images_whose_white_is_not_known_are_refused(values, message, tmp_path):
+    Image.fromarray(values).save(tmp_path / "deep.tiff")
+    with pytest.raises(ValueError, match=f"cannot read the image .*deep.tiff: its pixels are {message}"):
+        read_image(tmp_path / "deep.tiff", 1)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr"])
+def test_modes_of_8_bits_are_bytes(mode, tmp_path):
+    image = Image.fromarray(np.full((5, 4, 3), (200, 200, 200), np.uint8)).convert(mode)
+    expected = 255 if mode == "1" else 200
+    for channels in (1, 3):
+        pixels = images.as_tensor(image, channels)
+        assert pixels.dtype == torch.uint8
+        assert pixels.shape == (channels, 5, 4)
+        if mode != "1":  # which is dithered
+            assert (pixels.int() - expected).abs().max() <= 4
+
+
+@pytest.mark.parametrize("side", [10_000, 40_000])
+def test_an_image_too_large_to_be_one_is_refused(side, tmp_path):
+    header = struct.pack("<2sIHHIIiiHHIIiiII", b"BM", 10**6, 0, 0, 54, 40, side, side, 1, 24, 0, 0, 0, 0, 0, 0)
+    (tmp_path / "large.bmp").write_bytes(header + bytes(100))
+    with pytest.raises(ValueError, match=r"cannot read the image .*large.bmp: .* exceeds limit"):
+        read_image(tmp_path / "large.bmp", 3)

@@ -1,5 +1,7 @@
 """Superpixels: regions, their graph against loops over pixels, folders of images."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,11 @@ from chimera_ssm.data.superpixels import region_classes, region_graph, slic
 
 pytest.importorskip("skimage")
 Image = pytest.importorskip("PIL.Image")
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +104,41 @@ def test_folders_of_classes_and_of_masks(tmp_path, china):
     nodes = load_graphs(f"superpixels:{tmp_path / 'masks'}", segments=30)
     assert (nodes.level, nodes.num_labels) == ("node", 3)
     assert set(nodes.test.sample(0)["labels"].tolist()) == {-1, 0, 2}
-    assert len(list((tmp_path / "masks").glob("superpixels-*.npz"))) == 2
     again = load_graphs(f"superpixels:{tmp_path / 'masks'}", segments=30)
     assert torch.equal(again.train.sample(0)["x"], nodes.train.sample(0)["x"])
+    assert not list((tmp_path / "masks").rglob("*.npz"))
+    assert len(list((tmp_path / "cache" / "chimera" / "graphs").glob("superpixels-*.npz"))) == 4
+
+
+def test_images_that_changed_are_noticed_whatever_their_dates(tmp_path, china):
+    for part in ("train", "test"):
+        save(china[:30, :40], tmp_path / part / "left" / "a.bmp")
+    before = load_graphs(f"superpixels:{tmp_path}", segments=20).train.sample(0)["x"]
+    file = tmp_path / "train" / "left" / "a.bmp"
+    times = file.stat().st_atime_ns, file.stat().st_mtime_ns
+    save(255 - china[:30, :40], file)
+    os.utime(file, ns=times)
+    assert not torch.equal(load_graphs(f"superpixels:{tmp_path}", segments=20).train.sample(0)["x"], before)
+
+
+def test_images_of_16_bits_have_the_same_superpixels(tmp_path, china):
+    grey = china[..., 0]
+    for name, pixels in (("8", grey), ("16", grey.astype(np.uint16) * 257)):
+        for part in ("train", "test"):
+            save(pixels, tmp_path / name / part / "a" / "1.png")
+    graphs = [load_graphs(f"superpixels:{tmp_path / name}", segments=20).train.sample(0) for name in ("8", "16")]
+    assert torch.equal(graphs[0]["edge_index"], graphs[1]["edge_index"])
+    torch.testing.assert_close(graphs[0]["x"], graphs[1]["x"], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("dtype", "value"), [(np.int32, -1), (np.int32, 1 << 30), (np.float32, 1)])
+def test_bad_masks(dtype, value, tmp_path, china):
+    for part in ("train", "test"):
+        save(china, tmp_path / part / "images" / "a.png")
+        save(np.full(china.shape[:2], value, dtype), tmp_path / part / "masks" / "a.tiff")
+        (tmp_path / part / "masks" / "a.tiff").rename(tmp_path / part / "masks" / "a.png")
+    with pytest.raises(ValueError, match=r"a.png should hold (classes from 0 to 65,535, found|a class for each of)"):
+        load_graphs(f"superpixels:{tmp_path}", segments=10)
 
 
 def test_masks_without_any_class_are_refused(tmp_path, china):

@@ -1,6 +1,8 @@
 """Text: corpora and what is wrong with files, vocabularies, blocks, masks."""
 
+import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,21 @@ def test_parquet(tmp_path, vocabulary):
         words_of(str(home), vocabulary)
 
 
+def test_a_parquet_file_that_is_damaged_inside(tmp_path, vocabulary):
+    import pyarrow
+    from pyarrow import parquet
+
+    home = tmp_path / "data"
+    home.mkdir()
+    rows = [f"one two {n}" for n in range(500)]
+    parquet.write_table(pyarrow.table({"text": rows}), home / "train.parquet", write_page_checksum=True)
+    content = bytearray((home / "train.parquet").read_bytes())
+    content[400:420] = bytes(20)
+    (home / "train.parquet").write_bytes(content)
+    with pytest.raises(ValueError, match=r"train\.parquet is damaged: .*; copy it again"):
+        words_of(str(home), vocabulary)
+
+
 def test_test_files_come_before_validation_files_and_a_tenth_is_held_out_otherwise(tmp_path, vocabulary):
     data = folder(tmp_path, test_txt="one " * 5, valid_txt="two " * 5, train_txt="three " * 5)
     assert words_of(data, vocabulary)[1] == ["[CLS] one one one one one [SEP]"]
@@ -119,8 +136,6 @@ def test_files_for_testing_are_known_by_whole_words(name, is_test, tmp_path):
 
 
 def test_compressed_files_other_endings_and_what_is_no_text(tmp_path, vocabulary):
-    import gzip
-
     data = folder(
         tmp_path,
         train_txt_gz=gzip.compress(SENTENCE.encode()),
@@ -156,6 +171,19 @@ BAD = {
     "no text": ({"train_jsonl": '{"text": 3}\n'}, r"'text' must be text, found 3 in line 1 of"),
     "no object": ({"train_jsonl": '["text"]\n'}, r"line 1 of .* must be an object with the key 'text'"),
     "no JSON": ({"train_jsonl": '{"text": "one"}\n{"text": \n'}, r"line 2 of .* is not JSON"),
+    "nested JSON": (
+        {"train_jsonl": '{"text": ' + "[" * 100_000 + "\n"},
+        r"line 1 of .*train\.jsonl is not JSON: it is nested too deeply",
+    ),
+    "a long number": (
+        {"train_jsonl": '{"text": ' + "1" * 5000 + "}\n"},
+        r"line 1 of .*train\.jsonl is not JSON: Exceeds",
+    ),
+    "no gzip": ({"train_txt_gz": b"one"}, r"train\.txt\.gz is damaged: Not a gzipped file"),
+    "a damaged gzip": (
+        {"train_txt_gz": gzip.compress(SENTENCE.encode() * 99)[:20] + b"\xff" * 99},
+        r"train\.txt\.gz is damaged: .*; copy it again",
+    ),
     "no parquet": ({"train_parquet": "one"}, r"train\.parquet is not a parquet file"),
     "nothing": ({"train_csv": "one"}, r"has no texts: looked for files with one of the endings \.txt"),
     "tests alone": ({"test_txt": "one"}, r"all files in .* are for testing"),
@@ -239,15 +267,52 @@ def test_an_interrupted_tokenising_goes_on(interrupted, vocabulary, cache):
     data, calls = interrupted
     assert words_of(data, vocabulary)[0] == ["[CLS] one two three four five [SEP]"] * 5000
     assert calls[4:] == [1000, 1000, 1, 2], "three thousand lines were there"
-    assert not [path for end in ("part", "json", "note") for path in cache.glob(f"*.{end}")]
+    assert not [path for end in ("part", "progress", "note") for path in cache.glob(f"*.{end}")]
 
 
-def test_tokens_that_did_not_reach_the_disk_are_made_again(interrupted, vocabulary, cache):
+def cut(path):
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def exchange(path):
+    path.write_bytes(path.read_bytes().replace(b"30000 ", b"30000 3", 1))
+
+
+@pytest.mark.parametrize(
+    ("ending", "damage"),
+    [("part", cut), ("part", flip), ("progress", cut), ("progress", flip), ("progress", exchange)],
+)
+def test_tokens_that_are_not_as_they_were_written_are_made_again(ending, damage, interrupted, vocabulary, cache):
     data, calls = interrupted
-    (part,) = cache.glob("*.part")
-    part.write_bytes(part.read_bytes()[:100])
+    (path,) = cache.glob(f"*.{ending}")
+    damage(path)
     assert words_of(data, vocabulary)[0] == ["[CLS] one two three four five [SEP]"] * 5000
     assert calls[4:] == [1000] * 5 + [1, 2]
+
+
+@pytest.mark.parametrize("damage", [cut, flip])
+def test_a_cache_that_was_damaged_is_made_anew(damage, tmp_path, cache):
+    data = folder(tmp_path, train_txt=SENTENCE * 30, test_txt=SENTENCE * 30)
+    first = words_of(data, "auto")
+    for path in [*cache.glob("tokens-*.bin"), *cache.glob("vocab-*.txt"), *cache.glob("*.blake2b")]:
+        damage(path)
+        assert words_of(data, "auto") == first
+
+
+def test_text_that_changed_is_noticed_whatever_its_dates(tmp_path, vocabulary):
+    data = folder(tmp_path, train_txt="one " * 10, test_txt=SENTENCE)
+    words_of(data, vocabulary)
+    path = tmp_path / "data" / "train.txt"
+    times = path.stat().st_atime_ns, path.stat().st_mtime_ns
+    path.write_text("two " * 10)
+    os.utime(path, ns=times)
+    assert words_of(data, vocabulary)[0] == ["[CLS] two two two two two [SEP]"] * 2
 
 
 def test_a_line_of_a_million_characters(tmp_path, vocabulary, capsys):
@@ -346,7 +411,7 @@ def test_bad_tokenizers(tmp_path, vocabulary):
     (tmp_path / "nothing").mkdir()
     with pytest.raises(ValueError, match=r"words.txt is not a vocabulary .*lacks \[UNK\], \[CLS\], \[SEP\], \[MASK\]"):
         load_tokenizer(str(tmp_path / "words.txt"), corpus, 0)
-    with pytest.raises(ValueError, match=r"bytes.txt is not a vocabulary: it is not UTF-8"):
+    with pytest.raises(ValueError, match=r"bytes.txt is not UTF-8 text: line 1 has the byte 0xff"):
         load_tokenizer(str(tmp_path / "bytes.txt"), corpus, 0)
     with pytest.raises(ValueError, match=r"nothing holds neither a vocab\.txt nor a saved tokenizer"):
         load_tokenizer(str(tmp_path / "nothing"), corpus, 0)

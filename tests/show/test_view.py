@@ -1,8 +1,12 @@
 """Views of models: rows of the resolvents, named nodes, what fits into a page."""
 
+import os
+import shutil
+
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import chimera_ssm as chimera
 from chimera_ssm.show import picture, view
@@ -125,13 +129,70 @@ def test_large_inputs_keep_some_nodes_and_the_chosen_one(monkeypatch):
         ("image", "one.png", ("9,9", None, None), "--node is the number of one patch, 0 to 15, or its label"),
         ("text", SENTENCE, (None, 2, None), "--layer is from 0 to 1 in this model, found 2"),
         ("text", SENTENCE, (None, None, -1), "--head is from 0 to 3 in this model, found -1"),
+        ("text", "caf\udce9", (None, None, None), r"the sentence 'caf.udce9' is not UTF-8 text"),
         ("graph", "C(", (None, None, None), "is not a molecule that rdkit can read"),
+        ("graph", "C\udce9", (None, None, None), "is not a molecule that rdkit can read"),
     ],
 )
 def test_mistakes_say_what_to_do(saved, kind, given, options, message):
     given = str(saved / given) if given == "one.png" else given
     with pytest.raises(ValueError, match=message.replace("(", r"\(")):
         show(load(saved / kind), given, *options)
+
+
+def test_an_image_of_16_bits_is_shown_as_it_is(saved, tmp_path):
+    """Also under a name that is not UTF-8."""
+    from chimera_ssm.show import page
+    from chimera_ssm.show.images import scene
+
+    trained = load(saved / "image")
+    shades = np.linspace(0, 65535, 64).round().astype(np.uint16).reshape(8, 8)
+    path = os.fsencode(tmp_path) + b"/caf\xe9.png"
+    Image.fromarray(shades).save(path)
+    pixels = scene(trained, os.fsdecode(path))[1]["pixel_values"][0, 0]
+    np.testing.assert_allclose(pixels.numpy(), shades / 65535 * 2 - 1, atol=1e-5)
+    page.view_page(show(trained, os.fsdecode(path), None, None, None)).encode()
+
+
+def broken(name, content):
+    return pytest.param(name, content, id=f"{name} {content[:30]}")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        broken("config.json", b"{"),
+        broken("config.json", b"[]"),
+        broken("config.json", b"\xff"),
+        broken("config.json", b"[" * 100_000),
+        broken("config.json", b'{"architectures": 3}'),
+        broken("config.json", b'{"architectures": ["ChimeraForGraphs", "ChimeraForMaskedLM"]}'),
+        broken("config.json", b'{"architectures": ["ChimeraForMaskedLM"], "hidden_size": "many"}'),
+        broken("model.safetensors", b""),
+        broken("model.safetensors", b"\xff" * 100),
+        broken("tokenizer.json", b"{"),
+        broken("tokenizer.json", b"[1]"),
+    ],
+)
+def test_broken_models_are_one_sentence(saved, tmp_path, name, content):
+    folder = shutil.copytree(saved / "text", tmp_path / "model")
+    (folder / name).write_bytes(content)
+    with pytest.raises(
+        ValueError, match=r"model holds (no (model|tokenizer) that can be read: .*; save|a model without)"
+    ):
+        show(load(folder), SENTENCE, None, None, None)
+
+
+def test_a_model_without_some_of_its_weights_is_refused(saved, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    folder = shutil.copytree(saved / "graph", tmp_path / "model")
+    weights = load_file(folder / "model.safetensors")
+    (name, *_) = sorted(weights)
+    weights["other"] = weights.pop(name)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ValueError, match=r"does not hold the weights that its config.json asks for: .* save the model"):
+        load(folder)
 
 
 def test_folders_without_a_chimera_are_refused(saved, tmp_path):
@@ -145,8 +206,6 @@ def test_folders_without_a_chimera_are_refused(saved, tmp_path):
 
 @pytest.mark.parametrize(("kind", "given"), [("image", "one.png"), ("text", SENTENCE), ("graph", SMILES)])
 def test_pictures_are_drawn(saved, tmp_path, kind, given):
-    from PIL import Image
-
     picture.draw(
         show(load(saved / kind), str(saved / given) if kind == "image" else given, None, None, None), tmp_path / "a.png"
     )

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -237,3 +238,38 @@ def test_a_refused_graph_is_told_the_size_of_its_factors(monkeypatch):
 def test_a_plan_is_found_once():
     graph = zoo.molecule(30)
     assert graph.elimination_plan(1000) is graph.elimination_plan(2000)
+
+
+@quick
+@given(graphs(), st.randoms(use_true_random=False))
+def test_any_order_has_its_plan(graph, chance):
+    order = list(range(graph.num_nodes))
+    chance.shuffle(order)
+    graph = fresh(graph)
+    graph.adopt_order(np.array(order))
+    assert plan_of(graph).order.tolist() == order
+    check_plan(graph)
+    check_levels(graph)
+    check_updates(graph)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_results_do_not_depend_on_the_order(dtype):
+    graph, chance = fresh(zoo.molecule(40)), torch.Generator().manual_seed(0)
+    graph.adopt_order(np.random.default_rng(0).permutation(40))
+    weight = (torch.rand(1, graph.num_edges, generator=chance, dtype=torch.float64) * 0.3).requires_grad_()
+    rhs = torch.randn(1, 40, 3, generator=chance, dtype=torch.float64).requires_grad_()
+    A = torch.zeros(40, 40, dtype=torch.float64).index_put((graph.edge_index[1], graph.edge_index[0]), weight[0])
+    expected = torch.linalg.solve((torch.eye(40) - A)[None], rhs)
+    inputs = [x.detach().to(dtype).requires_grad_() for x in (weight, rhs)]
+    found = chimera.solve(graph, *inputs, chimera.Elimination())
+    torch.testing.assert_close(found, expected.to(dtype))
+    gradients = torch.autograd.grad(expected.square().sum(), (weight, rhs))
+    for one, other in zip(torch.autograd.grad(found.square().sum(), inputs), gradients, strict=True):
+        torch.testing.assert_close(one, other.to(dtype), rtol=1e-4, atol=1e-4)
+
+
+def test_an_order_with_too_much_fill_is_not_used():
+    star = chimera.Graph(50, [[0] * 49, range(1, 50)])
+    star.adopt_order(np.arange(50))
+    assert star.elimination_plan(500).fill == 50 + 2 * 49

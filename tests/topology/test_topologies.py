@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chimera_ssm as chimera
-from chimera_ssm.topology import base, order
-from chimera_ssm.topology.names import topology_of
+from chimera_ssm.topology.names import restore, topology_of
 from tests import zoo
 
 every = pytest.mark.parametrize("topology", zoo.ZOO.values(), ids=zoo.ZOO)
@@ -188,20 +187,53 @@ def test_pickling_keeps_the_topology(topology):
     assert pairs(copy) == pairs(topology)
 
 
-def test_pickling_keeps_the_structure(monkeypatch):
-    graph, dag = zoo.molecule(20), zoo.random_dag(20, 30)
-    diameter, fill, levels = graph.diameter, graph.elimination_plan(1000).fill, dag.levels.tolist()
-    graph, dag = pickle.loads(pickle.dumps((graph, dag)))
+def test_pickling_keeps_the_order_of_elimination():
+    """In a process that has not seen the topology; all else is found again."""
+    graphs = [zoo.molecule(20), zoo.molecule(31, seed=2), zoo.random_dag(20, 30)]
+    order = np.arange(20)[::-1].copy()
+    graphs[0].adopt_order(order)
+    fill = graphs[1].elimination_plan(1000).fill
+    code = (
+        "import pickle, sys\n"
+        "from chimera_ssm.topology import minimum_degree\n"
+        "minimum_degree.best_order = None\n"
+        "union = pickle.load(sys.stdin.buffer)\n"
+        "assert union.parts[2].elimination_order is None\n"
+        "plans = [part.elimination_plan(1000) for part in union.parts[:2]]\n"
+        "print(*plans[0].order, plans[1].fill, *union.parts[2].levels.tolist())\n"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code], input=pickle.dumps(chimera.batch(graphs)), capture_output=True, check=True
+    )
+    assert list(map(int, out.stdout.split())) == [*order, fill, *graphs[2].levels.tolist()]
 
-    def again(*args):
-        raise AssertionError("found a second time")
 
-    monkeypatch.setattr(order, "largest_distance", again)
-    monkeypatch.setattr(order, "levels", again)
-    monkeypatch.setattr(base, "plan_elimination", again)
-    assert graph.diameter == diameter
-    assert graph.elimination_plan(1000).fill == fill
-    assert dag.levels.tolist() == levels
+@pytest.mark.parametrize(
+    ("spec", "orders", "message"),
+    [
+        ("Graph(3, 'AAAA')", (None,), "this is no pickled topology"),
+        ("Graph(3, (1, 2))", (None,), "this is no pickled topology"),
+        ("exec('1')", (None,), "there is no Topology of the name 'exec'"),
+        ("Line(", (None,), "this is no pickled topology"),
+        (3, (None,), "this is no pickled topology"),
+        ("Line(0)", (None,), "at least one node"),
+        ("Line(3)", (None, None), "this is no pickled topology"),
+        ("Line(3)", (b"\0" * 11,), "this is no pickled topology"),
+        ("Line(3)", (b"\0" * 12,), "must name each node from 0 to 2 once"),
+        ("Line(3)", (np.array([0, 1, 3], "<i4").tobytes(),), "must name each node from 0 to 2 once"),
+        ("Line(3)", (np.array([0, 1], "<i4").tobytes(),), r"must be 3 integers, found int32 \[2\]"),
+        ("Batch(Line(3))", (np.array([0, 1, -2], "<i4").tobytes(),), "must name each node from 0 to 2 once"),
+    ],
+)
+def test_a_pickle_is_checked(spec, orders, message):
+    with pytest.raises(chimera.TopologyError, match=message):
+        restore(spec, orders)
+
+
+@pytest.mark.parametrize("order", [[0, 1, 1], [0, 1], [0.0, 1.0, 2.0], [[0, 1, 2]], [-1, 0, 1], [1, 2, 3]])
+def test_an_order_that_is_no_permutation_is_refused(order):
+    with pytest.raises(chimera.TopologyError, match="an elimination order of"):
+        chimera.Graph(3, [[0, 1], [1, 2]]).adopt_order(np.array(order))
 
 
 @every

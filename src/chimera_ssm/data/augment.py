@@ -42,7 +42,7 @@ class Augmentation:
     erase: float = 0.0
 
     def __call__(self, image: Tensor) -> Tensor:
-        """``uint8 [C, H, W]`` → ``float32 [C, size, size]``."""
+        """``[C, H, W]``, uint8 or float from 0 to 1, → ``float32 [C, size, size]``."""
         if self.crop_scale < 1:
             image = random_crop(image, self.crop_scale)
         image = resize(to_float(image), self.size, self.size)
@@ -78,7 +78,7 @@ class Plain:
         return round(self.size / self.crop)
 
     def __call__(self, image: Tensor) -> Tensor:
-        """``uint8 [C, H, W]`` → ``float32 [C, size, size]``."""
+        """``[C, H, W]``, uint8 or float from 0 to 1, → ``float32 [C, size, size]``."""
         image = to_float(image)
         if self.crop == 1:
             image = resize(image, self.size, self.size)
@@ -91,8 +91,8 @@ class Plain:
 
 
 def to_float(image: Tensor) -> Tensor:
-    """Bytes to [0, 1]."""
-    return image.float() / 255
+    """Bytes to [0, 1], where real numbers are already."""
+    return image if image.is_floating_point() else image.float() / 255
 
 
 def resize(image: Tensor, height: int, width: int) -> Tensor:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 import sys
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from chimera_ssm.data.cache import cache_folder
+from chimera_ssm.data.files import read_lines, reason
 
 _SUFFIXES = (".txt", ".text", ".tokens", ".raw", ".jsonl", ".json", ".parquet")
 _TESTS = ("test", "validation", "valid", "val", "dev")
@@ -156,15 +155,24 @@ def _part(path: Path) -> str:
 
 
 def _files(name: str, paths: list[Path], text_column: str) -> Corpus:
-    stats = [(str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+    stamps = [_stamp(path) for path in paths]
 
     def pieces() -> Iterator[str | None]:
         for path in paths:
             yield from _pieces(path, text_column)
 
     compressed = any(path.suffix.lower() in (".parquet", ".gz") for path in paths)
-    size = None if compressed else sum(size for _, size, _ in stats)
-    return Corpus(name, (stats, text_column), pieces, size, tuple(paths))
+    size = None if compressed else sum(path.stat().st_size for path in paths)
+    return Corpus(name, (stamps, text_column), pieces, size, tuple(paths))
+
+
+def _stamp(path: Path) -> tuple[str | int, ...]:
+    """Changes whenever the file does; files may be too large to be read each time.
+
+    The time of modification can be set to anything, as copying does; that of the last change of any kind cannot.
+    """
+    found = path.stat()
+    return str(path.resolve()), found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 
 
 def _pieces(path: Path, text_column: str) -> Iterator[str | None]:
@@ -208,34 +216,15 @@ def _tell(words: str) -> None:
     print(words, file=sys.stderr)
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file, each with its number; the first without a byte order mark."""
-    with gzip.open(path) if path.suffix.lower() == ".gz" else open(path, "rb") as file:
-        for number, line in enumerate(_whole(file, path), start=1):
-            try:
-                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{path} is not UTF-8 text: line {number} has the byte 0x{line[error.start]:02x} where no "
-                    f"character begins or goes on; convert the file, for example with iconv"
-                ) from None
-
-
-def _whole(file: Iterable[bytes], path: Path) -> Iterator[bytes]:
-    try:
-        yield from file
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} is damaged: {error}; copy it again") from None
-
-
 def _jsonl(path: Path, column: str) -> Iterator[str]:
     for number, line in read_lines(path):
         if line.isspace():
             continue
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"line {number} of {path} is not JSON: {error}; each line must be an object") from None
+        except (ValueError, RecursionError) as error:
+            why = "it is nested too deeply" if isinstance(error, RecursionError) else error
+            raise ValueError(f"line {number} of {path} is not JSON: {why}; each line must be an object") from None
         if not isinstance(row, dict):
             raise ValueError(f"line {number} of {path} must be an object with the key {column!r}, found {line[:40]!r}")
         _check_column(path, column, row)
@@ -245,19 +234,26 @@ def _jsonl(path: Path, column: str) -> Iterator[str]:
 
 
 def _parquet(path: Path, column: str) -> Iterator[str]:
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        file = parquet.ParquetFile(path)
-    except pyarrow.ArrowException as error:
-        raise ValueError(f"{path} is not a parquet file: {error}") from None
-    _check_column(path, column, file.schema_arrow.names)
-    values = (value for batch in file.iter_batches(columns=[column]) for value in batch.column(0).to_pylist())
-    for number, value in enumerate(values, start=1):
+    for number, value in enumerate(_parquet_values(path, column), start=1):
         if not isinstance(value, str):
             raise ValueError(f"{column!r} must be text, found {value!r} in row {number} of {path}")
         yield value
+
+
+def _parquet_values(path: Path, column: str) -> Iterator[Any]:
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(path, page_checksum_verification=True)
+        names = file.schema_arrow.names
+    except Exception as error:  # a damaged file may raise anything
+        raise ValueError(f"{path} is not a parquet file: {reason(error)}; copy it again") from None
+    _check_column(path, column, names)
+    try:
+        for batch in file.iter_batches(columns=[column]):
+            yield from batch.column(0).to_pylist()
+    except Exception as error:
+        raise ValueError(f"{path} is damaged: {reason(error)}; copy it again") from None
 
 
 def _check_column(path: Path, column: str, names: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from chimera_ssm.data.corpus import read_lines
+from chimera_ssm.data.files import read_lines
 from chimera_ssm.data.samples import Samples
 
 

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from chimera_ssm.data import molecules
-from chimera_ssm.data.cache import cache_folder
+from chimera_ssm.data.cache import cache_folder, content_digest, plain_name
+from chimera_ssm.data.files import reason
 from chimera_ssm.data.graph_store import Graph, GraphStore, kept
 from chimera_ssm.data.molecules import CLASSES, LABELS, REGRESSION
 from chimera_ssm.data.progress import each
@@ -189,11 +190,11 @@ def _pyg(name: str, undivided: bool) -> GraphData:
     """Any data set of PyG: with parts of its own, with masks of nodes, or a fixed fifth for testing."""
     from torch_geometric import datasets
 
-    kind, _, which = name.partition("/")
-    build = getattr(datasets, kind, None)
+    kind, slash, which = name.partition("/")
+    build = None if kind.startswith("_") else getattr(datasets, kind, None)
     if not callable(build):
         raise ValueError(f"PyG has no data set of the name {kind!r}; see torch_geometric.datasets")
-    options: dict[str, Any] = {"name": which} if which else {}
+    options: dict[str, Any] = {"name": plain_name(which, "a data set of PyG")} if slash else {}
     accepted = inspect.signature(build).parameters
     if "root" in accepted:
         options["root"] = str(cache_folder() / "pyg" / name)
@@ -204,7 +205,7 @@ def _pyg(name: str, undivided: bool) -> GraphData:
     except Exception as error:  # network and files: of many kinds
         raise ValueError(
             f"PyG's {name} could not be loaded from {options.get('root', 'memory')}, nor downloaded "
-            f"({type(error).__name__}: {error}); put its files there"
+            f"({type(error).__name__}: {reason(error)}); put its files there"
         ) from error
     if in_parts:
         stores = [_kept(part, f"{kind}-{word}") for part, word in zip(sets, _PARTS, strict=True)]
@@ -228,23 +229,33 @@ def _check_options(kind: str, options: dict[str, Any], accepted: Mapping[str, in
 
 
 def _kept(dataset: Any, name: str) -> GraphStore:
-    """The graphs of one of PyG's data sets with their plans, kept beside its files if it has some."""
+    """The graphs of one of PyG's data sets with their plans, kept in the cache if it has files."""
 
     def make() -> GraphStore:
-        with each(dataset, f"planning {len(dataset):,} graphs of {name}") as graphs:
-            return GraphStore.of(map(_of_data, graphs))
+        with each(range(len(dataset)), f"planning {len(dataset):,} graphs of {name}") as numbers:
+            return GraphStore.of(_item(dataset, number, name) for number in numbers)
 
     try:
         files = [Path(path) for path in dataset.processed_paths]
     except NotImplementedError:  # made in memory
         return make()
-    stamps = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    return kept(name, files[0].parent, repr((name, stamps)).encode(), make)
+    return kept(name, repr((name, [content_digest(path) for path in files])).encode(), make)
+
+
+def _item(dataset: Any, number: int, name: str) -> Graph:
+    try:
+        data = dataset[number]
+    except Exception as error:  # a damaged file may raise anything
+        raise ValueError(
+            f"graph {number} of PyG's {name} cannot be read: {reason(error)}; remove the files in {dataset.root}, they "
+            f"will be made anew"
+        ) from error
+    return _of_data(data, f"graph {number} of PyG's {name}")
 
 
 def _of_masks(data: Any) -> GraphData:
     """One graph whose nodes are divided: others' labels are hidden; where no mask is for testing, the rest is."""
-    graph = _of_data(data)
+    graph = _of_data(data, "the graph")
     if len(graph.y) != len(graph.x):
         raise ValueError(f"nodes divided by masks should each have a label, found {data!r}")
     masks = {part: data[f"{part}_mask"] for part in _PARTS if f"{part}_mask" in data}
@@ -260,9 +271,9 @@ def _hidden(y: Array, nodes: Array) -> Array:
     return y
 
 
-def _of_data(data: Any) -> Graph:
-    x, edge_index, y = _columns(_array(data, "x")), _array(data, "edge_index"), _array(data, "y")
-    edge_attr = None if getattr(data, "edge_attr", None) is None else _columns(_array(data, "edge_attr"))
+def _of_data(data: Any, where: str) -> Graph:
+    x, edge_index, y = _columns(_array(data, "x", where)), _array(data, "edge_index", where), _array(data, "y", where)
+    edge_attr = None if getattr(data, "edge_attr", None) is None else _columns(_array(data, "edge_attr", where))
     if np.issubdtype(y.dtype, np.floating):
         of_nodes = y.ndim == 1 and len(y) == len(x)
         return Graph(x, edge_index, edge_attr, y if y.ndim > 1 else y.reshape((-1, 1) if of_nodes else (1, -1)))
@@ -276,11 +287,11 @@ def _columns(features: Array) -> Array:
     return features[:, None] if features.ndim == 1 else features
 
 
-def _array(data: Any, name: str) -> Array:
+def _array(data: Any, name: str, where: str) -> Array:
     value = getattr(data, name, None)
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
         raise ValueError(
-            f"a graph should have tensors x, edge_index and y; found {type(data).__name__} with "
+            f"{where} should have tensors x, edge_index and y; found {type(data).__name__} with "
             f"{'no' if value is None else type(value).__name__} {name}; choose another data set"
         )
     return value.numpy()

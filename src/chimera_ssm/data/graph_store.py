@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
@@ -15,19 +13,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chimera_ssm.data.cache import cache_folder
+from chimera_ssm.data.cache import cached
 from chimera_ssm.data.samples import Samples
-from chimera_ssm.nn.wiring import Wiring, join, wire
-from chimera_ssm.topology import Graph as Listed
+from chimera_ssm.nn.wiring import Wiring, join, restore_wiring, wire
 from chimera_ssm.topology import Topology
 from chimera_ssm.topology.elimination import EliminationPlan, TooMuchFill
+from chimera_ssm.topology.names import restore
 
 Array = np.ndarray
 
 #: Of the files; those of other formats are not looked at.
-_FORMAT = 1
-#: What reading a file raises that is not whole.
-_DAMAGED = ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error
+_FORMAT = 2
+#: Bytes of the digest that a file of orders begins with.
+_SEAL = 32
 
 
 class Graph(NamedTuple):
@@ -49,9 +47,7 @@ class GraphStore(Samples):
 
     def __init__(self, arrays: dict[str, Array], positions: int = 0):
         self.arrays, self.positions = arrays, positions
-        self.nodes, self.edges, self.targets, self.pairs = (
-            begins(arrays[name]) for name in ("nodes", "edges", "targets", "pairs")
-        )
+        self.nodes, self.edges, self.targets = (begins(arrays[name]) for name in ("nodes", "edges", "targets"))
         self._wirings: dict[int, Wiring] = {}
         self._positions: dict[int, Tensor] = {}
 
@@ -63,18 +59,20 @@ class GraphStore(Samples):
             raise ValueError("there are no graphs in these data")
         if len(found := {graph.y.shape[1:] for graph, _ in pairs}) > 1:
             raise ValueError(f"all graphs should have the same labels, found rows of the shapes {sorted(found)}")
-        graphs, topologies = [graph for graph, _ in pairs], [topology for _, topology in pairs]
+        graphs = [graph for graph, _ in pairs]
         arrays = {
             "x": np.concatenate([g.x for g in graphs]),
             "edge_index": np.concatenate([g.edge_index for g in graphs], axis=1).astype(np.int32),
             "y": np.concatenate([g.y for g in graphs]),
+            "nodes": np.array([len(g.x) for g in graphs]),
             "edges": np.array([g.edge_index.shape[1] for g in graphs]),
             "targets": np.array([len(g.y) for g in graphs]),
+            "order": orders([topology for _, topology in pairs]),
             "notes": np.array(list(notes), str),
         }
         if graphs[0].edge_attr is not None:
             arrays["edge_attr"] = np.concatenate([g.edge_attr for g in graphs if g.edge_attr is not None])
-        return cls(arrays | pack_plans(topologies))
+        return cls(arrays)
 
     def __len__(self) -> int:
         return len(self.arrays["nodes"])
@@ -98,8 +96,7 @@ class GraphStore(Samples):
 
     def _wire(self, index: int, sample: dict[str, Any]) -> Wiring:
         wiring = wire(sample["edge_index"], len(sample["x"]))
-        if (known := unpack_plan(self.arrays, self.nodes, self.pairs, index)) is not None:
-            wiring.topology.adopt_plan(known)
+        adopt(wiring.topology, self.arrays["order"][self.nodes[index] : self.nodes[index + 1]])
         return wiring
 
     def _position(self, index: int, sample: dict[str, Any]) -> Tensor:
@@ -129,8 +126,9 @@ class GraphStore(Samples):
         return self.arrays["notes"].tolist()
 
     def save(self, path: Path) -> None:
-        """Write to a file, whole or not at all."""
-        _write(path, self.arrays)
+        """Write to a file."""
+        with path.open("wb") as file:  # NumPy adds an ending to names, not to files
+            np.savez_compressed(file, **self.arrays)  # ty: ignore[invalid-argument-type]
 
     @classmethod
     def load(cls, path: Path) -> GraphStore:
@@ -175,35 +173,22 @@ def _planned(graph: Graph) -> Topology:
     return topology
 
 
-def pack_plans(topologies: Sequence[Topology]) -> dict[str, Array]:
-    """Their plans in flat arrays; ``pairs`` is the number of pairs of each, −1 where there is no plan."""
+def orders(topologies: Sequence[Topology]) -> Array:
+    """The elimination orders of graphs, one after the other, int32; −1 for all nodes of a graph that has no plan."""
     plans = [plan(t) for t in topologies]
-    nothing = np.empty(0, np.int64)
-    pieces = {
-        "order": [np.arange(t.num_nodes) if p is None else p.order for t, p in zip(topologies, plans, strict=True)],
-        "early": [nothing if p is None else p.early for p in plans],
-        "late": [nothing if p is None else p.late for p in plans],
-        "level": [np.zeros(t.num_nodes) if p is None else p.level for t, p in zip(topologies, plans, strict=True)],
-    }
-    packed = {name: np.concatenate(arrays).astype(np.int32) for name, arrays in pieces.items()}
-    return packed | {
-        "nodes": np.array([t.num_nodes for t in topologies]),
-        "pairs": np.array([-1 if p is None else p.early.size for p in plans]),
-    }
+    pieces = [np.full(t.num_nodes, -1) if p is None else p.order for t, p in zip(topologies, plans, strict=True)]
+    return np.concatenate([np.empty(0, np.int64), *pieces]).astype("<i4")
 
 
-def unpack_plan(arrays: dict[str, Array], nodes: Array, pairs: Array, index: int) -> EliminationPlan | None:
-    """The plan of one graph; ``nodes`` and ``pairs`` say where those of each graph begin."""
-    if arrays["pairs"][index] < 0:
-        return None
-    here, edges = (slice(*ends[index : index + 2].tolist()) for ends in (nodes, pairs))
-    pieces = {"order": here, "early": edges, "late": edges, "level": here}
-    return EliminationPlan(**{name: arrays[name][piece].astype(np.int64) for name, piece in pieces.items()})
+def adopt(topology: Topology, order: Array) -> None:
+    """Take over a graph's piece of `orders`."""
+    if order[0] >= 0:
+        topology.adopt_order(order)
 
 
 def begins(sizes: Array) -> Array:
-    """Where each of so many pieces begins, with one more entry for the end; negative sizes are of nothing."""
-    return np.concatenate([[0], np.cumsum(np.maximum(sizes, 0))])
+    """Where each of so many pieces begins, with one more entry for the end."""
+    return np.concatenate([[0], np.cumsum(sizes)])
 
 
 def keep_plans(graphs: Iterable[Any], path: str | Path) -> None:
@@ -211,23 +196,24 @@ def keep_plans(graphs: Iterable[Any], path: str | Path) -> None:
 
     Args:
         graphs: ``Data`` objects, or a whole data set of PyG.
-        path: a file, written as NumPy's ``.npz``; anew if it is not there, not whole, or not of these graphs.
+        path: a file of any name; written anew if it is not there, not whole, or not of these graphs.
     """
     path = Path(path)
     topologies = [wire(g.edge_index, g.num_nodes).topology for g in graphs if g.num_nodes]
-    key = np.frombuffer(blake2b("".join(t.key for t in topologies).encode()).digest(), np.uint8)
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        known = np.array_equal(arrays["key"], key)
-    except _DAMAGED:  # or not there
-        known = False
-    if not known:
-        return _write(path, {"key": key, **pack_plans(topologies)})
-    nodes, pairs = begins(arrays["nodes"]), begins(arrays["pairs"])
-    for index, topology in enumerate(topologies):
-        if (plan := unpack_plan(arrays, nodes, pairs, index)) is not None:
-            topology.adopt_plan(plan)
+    keys = "".join(t.key for t in topologies).encode()
+    ends = begins(np.array([t.num_nodes for t in topologies], int))
+    content = path.read_bytes() if path.is_file() else b""
+    if len(content) != _SEAL + 4 * ends[-1] or content[:_SEAL] != _seal(keys, content[_SEAL:]):
+        found = orders(topologies).tobytes()
+        return _write(path, _seal(keys, found) + found)
+    known = np.frombuffer(content, "<i4", offset=_SEAL)
+    for topology, first, last in zip(topologies, ends[:-1], ends[1:], strict=True):
+        adopt(topology, known[first:last])
+
+
+def _seal(keys: bytes, orders: bytes) -> bytes:
+    """Begins a file of orders: says of which graphs they are, and that they are as they were written."""
+    return blake2b(keys + orders, digest_size=_SEAL).digest()
 
 
 class KeepPlan:
@@ -257,12 +243,9 @@ class KeepPlan:
         return "KeepPlan()"
 
 
-# What `KeepPlan` adds to the files of a data set, which PyG reads with weights_only=True: integers in arrays.
-_array = np.empty(0, np.int64)
-_rebuild: Any = _array.__reduce__()[0]
-torch.serialization.add_safe_globals(
-    [Wiring, Listed, EliminationPlan, np.ndarray, np.dtype, type(_array.dtype), _rebuild, bytes]
-)
+# What `KeepPlan` adds to the files of a data set, which PyG reads with weights_only=True. Classes are not among them:
+# these could be filled with anything, while the functions that pickles are made of check what they are given.
+torch.serialization.add_safe_globals([restore_wiring, restore])
 
 
 # Positions
@@ -285,38 +268,32 @@ def laplacian(edge_index: Tensor, num_nodes: int, count: int) -> Tensor:
 # Files
 
 
-def kept(name: str, folder: Path | None, source: bytes, make: Callable[[], GraphStore]) -> GraphStore:
-    """A store from its file, or made and written there: in the data's folder, or in the user's cache.
+def kept(name: str, source: bytes, make: Callable[[], GraphStore]) -> GraphStore:
+    """A store from its file in the cache, or made and written there.
 
     Args:
         name: of the data.
-        folder: where the data are; ``None`` if they came with a package.
-        source: what the graphs are made of; another source has another file.
+        source: what the graphs are made of, or a digest of it; another source has another file.
         make: makes the store.
     """
-    digest = blake2b(source, digest_size=8, salt=str(_FORMAT).encode()).hexdigest()
-    cache = cache_folder() / "graphs"
-    writable = folder is not None and os.access(folder, os.W_OK)
-    places = [place / f"{name}-{digest}.npz" for place in ([folder] if writable and folder else []) + [cache]]
-    for path in places:
-        if path.exists():
-            try:
-                return GraphStore.load(path)
-            except _DAMAGED:
-                path.unlink()  # damaged; it is made again
-    store = make()
+    made: list[GraphStore] = []
+
+    def write(path: Path) -> None:
+        made.append(make())
+        made[0].save(path)
+
     with suppress(OSError):  # a full or read-only disk: the graphs are there all the same
-        store.save(places[0])
-    return store
+        path = cached(f"graphs/{name}.npz", (_FORMAT, blake2b(source).hexdigest()), write)
+        return made[0] if made else GraphStore.load(path)
+    return made[0] if made else make()
 
 
-def _write(path: Path, arrays: dict[str, Array]) -> None:
-    """Write arrays to a file of just this name, whole or not at all."""
+def _write(path: Path, content: bytes) -> None:
+    """Write a file of just this name, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        with draft.open("wb") as file:  # NumPy adds an ending to names, not to files
-            np.savez_compressed(file, **arrays)  # ty: ignore[invalid-argument-type]
+        draft.write_bytes(content)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
+import math
 import os
-import zlib
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,9 @@ import torch
 from torch import Tensor
 
 from chimera_ssm.data.cache import cache_folder
+from chimera_ssm.data.files import read_bytes, reason
 from chimera_ssm.data.samples import Samples, split
+from chimera_ssm.pixels import pixels_of
 
 FASHION_LABELS = (
     "T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot",
@@ -25,11 +28,11 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".
 
 
 class Images(Samples):
-    """Images with a class each; a sample is ``{"pixel_values": uint8 [C, H, W], "labels": int}``.
+    """Images with a class each; a sample is ``{"pixel_values": [C, H, W], "labels": int}``.
 
     Args:
         classes: the class of each image.
-        read: the image of an index, ``uint8 [C, H, W]``.
+        read: the image of an index, ``[C, H, W]``: uint8, or float from 0 to 1 for images with more than 8 bits.
         content: what tells it from others: the pixels, or the file, which is decoded a little differently elsewhere.
     """
 
@@ -51,7 +54,7 @@ class Images(Samples):
 
 
 class Transformed(Samples):
-    """Images that go through a function, ``uint8 [C, H, W]`` → ``float [C, S, S]``."""
+    """Images that go through a function, ``[C, H, W]``, uint8 or float, → ``float [C, S, S]``."""
 
     def __init__(self, images: Samples, transform: Callable[[Tensor], Tensor]):
         self.images, self.transform = images, transform
@@ -187,7 +190,7 @@ def _idx_folder(folder: Path, num_channels: int) -> ImageData:
 def _idx_part(folder: Path, prefix: str, num_channels: int) -> Images:
     pixels = read_idx(_idx_file(folder, f"{prefix}-images-idx3-ubyte"), 3)
     classes = read_idx(_idx_file(folder, f"{prefix}-labels-idx1-ubyte"), 1)
-    if len(pixels) != len(classes) or len(pixels) == 0:
+    if len(pixels) != len(classes):
         raise ValueError(
             f"{folder} has {len(pixels)} images and {len(classes)} labels of {prefix}; there must be as many"
         )
@@ -208,17 +211,19 @@ def read_idx(path: Path, ndim: int) -> Tensor:
         path: the file.
         ndim: the number of dimensions it should have.
     """
-    try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path} is damaged: {error}; copy it again") from error
+    content = read_bytes(path)
     start = 4 + 4 * ndim
     if len(content) < start or content[:4] != bytes([0, 0, 8, ndim]):
-        raise ValueError(f"{path} is not an idx file of bytes with {ndim} dimensions")
-    sizes = np.frombuffer(content, ">u4", ndim, offset=4).astype(int).tolist()
-    if len(content) - start != np.prod(sizes):
+        found = "an empty file" if not content else f"one that begins with the bytes {content[:4].hex(' ')}"
         raise ValueError(
-            f"{path} should hold {sizes} bytes after its head, found {len(content) - start}; copy it again"
+            f"{path} is not an idx file of bytes with {ndim} dimensions: expected {start} bytes or more, the first "
+            f"00 00 08 {ndim:02x}, found {found}; copy it again"
+        )
+    sizes = np.frombuffer(content, ">u4", ndim, offset=4).tolist()
+    if len(content) - start != math.prod(sizes) or not math.prod(sizes):
+        raise ValueError(
+            f"{path} should hold {' × '.join(map(str, sizes))} bytes after its head, at least one, found "
+            f"{len(content) - start}; copy it again"
         )
     return torch.from_numpy(np.frombuffer(content, np.uint8, offset=start).reshape(sizes).copy())
 
@@ -261,23 +266,34 @@ def _files(folder: Path, names: Sequence[str], num_channels: int) -> Images:
     )
 
 
-def read_image(path: str | Path, num_channels: int) -> Tensor:
-    """An image file as ``uint8 [C, H, W]``; a file that cannot be read is named."""
+@contextmanager
+def open_image(path: str | Path) -> Generator[Any]:
+    """An image file as Pillow's picture; whatever is wrong with it while it is used is one sentence that names it."""
     from PIL import Image
 
     try:
-        with Image.open(path) as image:
-            return as_tensor(image, num_channels)
+        with warnings.catch_warnings():  # a damaged head may ask for any size, of which Pillow warns at first
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            image = Image.open(path)
+        with image:
+            yield image
     except FileNotFoundError as error:
         raise ValueError(f"there is no image {path}") from error
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError(f"cannot read the image {path}: {error}; remove or replace it") from error
+    except Exception as error:  # a damaged file may raise anything
+        unknown = isinstance(error, Image.UnidentifiedImageError)
+        why = "it is of no kind that Pillow knows" if unknown else reason(error)
+        raise ValueError(f"cannot read the image {path}: {why}; remove or replace it") from error
+
+
+def read_image(path: str | Path, num_channels: int) -> Tensor:
+    """An image file as ``[C, H, W]``: uint8, or float from 0 to 1 if it has more than 8 bits."""
+    with open_image(path) as image:
+        return as_tensor(image, num_channels)
 
 
 def as_tensor(image: Any, num_channels: int) -> Tensor:
-    """A picture of Pillow's as ``uint8 [C, H, W]``."""
-    pixels = np.array(image.convert("L" if num_channels == 1 else "RGB"))
-    return torch.from_numpy(pixels).reshape(*pixels.shape[:2], -1).permute(2, 0, 1)
+    """A picture of Pillow's as ``[C, H, W]``: uint8, or float from 0 to 1 if it has more than 8 bits."""
+    return torch.from_numpy(pixels_of(image, num_channels)).permute(2, 0, 1)
 
 
 # ImageNet

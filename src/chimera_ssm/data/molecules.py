@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import pickle
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from chimera_ssm.data.files import read_lines, reason
 from chimera_ssm.data.graph_store import Graph, GraphStore, kept
 from chimera_ssm.data.progress import each
 
@@ -55,7 +56,7 @@ def molecule_graph(smiles: str) -> tuple[Array, Array, Array]:
     from rdkit import Chem, rdBase
 
     with rdBase.BlockLogs():  # it would write to the terminal by itself
-        molecule = Chem.MolFromSmiles(smiles)
+        molecule = Chem.MolFromSmiles(smiles.encode(errors="replace").decode())
     if molecule is None:
         raise ValueError(f"{smiles!r} is not a molecule that rdkit can read")
     if molecule.GetNumAtoms() == 0:
@@ -96,6 +97,11 @@ def molecule_store(rows: Sequence[Row], where: Path, remedy: str = "") -> GraphS
     return GraphStore.of(graphs, notes)
 
 
+def _source(rows: Sequence[Row], where: Path, remedy: str = "") -> bytes:
+    """What `molecule_store` makes graphs of."""
+    return repr((where.name, remedy, [(row.line, row.smiles, row.y.tolist()) for row in rows])).encode()
+
+
 # csv files
 
 
@@ -114,7 +120,8 @@ def read_rows(path: Path, smiles: str, targets: Sequence[str], problem: str) -> 
 
 def _lines(path: Path, needed: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
     """Rows of a csv file by column, each with its number in the file; the columns needed are there."""
-    reader = csv.reader(io.StringIO(read_text(path), newline=""))
+    text = "".join(line for _, line in read_lines(path))
+    reader = csv.reader(io.StringIO(text, newline=""))
     try:
         columns = next(reader, [])
         if not columns:
@@ -167,22 +174,11 @@ _EXPECTED: dict[str, tuple[str, Callable[[Array], Any]]] = {
 }
 
 
-def read_text(path: Path) -> str:
-    """A text file, gzipped or not."""
-    try:
-        content = path.read_bytes()
-        return (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
-    except (gzip.BadGzipFile, EOFError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
-
-
 def csv_store(path: Path, smiles: str, targets: Sequence[str], problem: str, refuse: bool) -> GraphStore:
-    """The graphs of a csv file, kept beside it."""
-    how = f"{smiles} {targets} {problem} {refuse}".encode()
+    """The graphs of a csv file, kept in the cache."""
     rows = read_rows(path, smiles, targets, problem)
     remedy = "correct or remove it, or skip such lines with --bad-smiles skip" if refuse else ""
-    name, source = path.name.partition(".")[0], path.read_bytes() + how
-    store = kept(name, path.parent, source, lambda: molecule_store(rows, path, remedy))
+    store = kept(path.name.partition(".")[0], _source(rows, path, remedy), lambda: molecule_store(rows, path, remedy))
     for note in store.notes:
         print(f"skipped {note}", file=sys.stderr)
     return store
@@ -197,7 +193,7 @@ def nci() -> GraphStore:
         raise ValueError(f"rdkit's NCI molecules should be in {path} and are not; install rdkit from PyPI")
     lines = [(n, line) for n, line in enumerate(path.read_text().splitlines(), 1) if line and not line.startswith("#")]
     rows = [Row(n, *_split(line)) for n, line in lines]
-    return kept("nci", None, path.read_bytes(), lambda: molecule_store(rows, path))
+    return kept("nci", _source(rows, path), lambda: molecule_store(rows, path))
 
 
 def _split(line: str) -> tuple[str, Array]:
@@ -217,11 +213,10 @@ def peptides(folder: Path, structure: bool) -> tuple[GraphStore, dict[str, Array
             raise ValueError(f"{folder} should have the files {' and '.join(names)}; {path.name} is not there")
     split = read_split(splits)
 
-    def make() -> GraphStore:
-        rows = _structure_rows(table) if structure else _function_rows(table)
-        return molecule_store(rows, table, "correct it; it cannot be left out, because the split counts the lines")
-
-    store = kept("peptides-struct" if structure else "peptides-func", folder, table.read_bytes(), make)
+    rows = _structure_rows(table) if structure else _function_rows(table)
+    remedy = "correct it; it cannot be left out, because the split counts the lines"
+    name = "peptides-struct" if structure else "peptides-func"
+    store = kept(name, _source(rows, table, remedy), lambda: molecule_store(rows, table, remedy))
     if max(int(part.max()) for part in split.values()) >= len(store):
         raise ValueError(f"{splits} names peptides that {table.name} does not have")
     return store, split
@@ -253,7 +248,9 @@ def read_split(path: Path) -> dict[str, Array]:
     try:
         split = _PlainUnpickler(io.BytesIO(content)).load()
     except Exception as error:  # what is no pickle may raise anything
-        raise ValueError(f"{path} is not a split of plain lists or arrays: {error}") from None
+        raise ValueError(
+            f"{path} is not a split of plain lists or arrays: {reason(error)}; pickle a dictionary of lists of integers"
+        ) from None
     if not isinstance(split, dict) or not {"train", "val", "test"} <= set(split):
         raise ValueError(f"{path} should hold a dictionary with train, val and test, found {_words(split)}")
     parts = {name: _indices(split[name]) for name in ("train", "val", "test")}
@@ -280,16 +277,55 @@ def _words(value: Any) -> str:
     return f"{type(value).__name__} {sorted(map(str, value))[:5]}" if isinstance(value, dict) else type(value).__name__
 
 
-class _PlainUnpickler(pickle.Unpickler):
-    """Plain containers and NumPy's arrays; anything else could run code."""
+_KNOWN: dict[int, Any] = pickle._Unpickler.dispatch
 
-    _ALLOWED = {
-        (module, name)
-        for home in ("numpy.core", "numpy._core")
-        for module, name in ((f"{home}.multiarray", "_reconstruct"), (f"{home}.multiarray", "scalar"))
-    } | {("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
+
+class _PlainUnpickler(pickle._Unpickler):
+    """Plain containers and NumPy's arrays of integers; anything else could run code.
+
+    In Python and without NumPy: damaged pickles make their own C code crash.
+    """
+
+    # As bytes, which are read, while arrays of bytes are allocated first, whatever length a damaged pickle names.
+    dispatch: ClassVar = _KNOWN | {pickle.BYTEARRAY8[0]: _KNOWN[pickle.BINBYTES8[0]]}
 
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in self._ALLOWED:
+        known = _PLAIN.get((module.replace("numpy._core", "numpy.core"), name))
+        if known is None:
             raise pickle.UnpicklingError(f"it holds {module}.{name}")
-        return super().find_class(module, name)
+        return known
+
+
+class _Type:
+    """In place of NumPy's type of integers."""
+
+    def __init__(self, code: str, *_: Any):
+        if not re.fullmatch("[iu][1248]", code):
+            raise pickle.UnpicklingError(f"it holds numbers of the type {code}, expected integers")
+        self.code, self.order = code, "<"
+
+    def __setstate__(self, state: tuple) -> None:
+        self.order = {"|": "<"}.get(state[1], state[1])
+
+    def read(self, content: bytes) -> list[int]:
+        return np.frombuffer(content, np.dtype(self.order + self.code)).tolist()
+
+
+class _Integers(list):
+    """In place of NumPy's array of integers, ``[n]``."""
+
+    def __setstate__(self, state: tuple) -> None:
+        _, shape, kind, _, content = state
+        self[:] = kind.read(content)
+        if shape != (len(self),):
+            raise pickle.UnpicklingError(f"it holds {len(self)} numbers as an array of the shape {shape}")
+
+
+_PLAIN: dict[tuple[str, str], Any] = {
+    ("numpy", "ndarray"): _Integers,
+    ("numpy", "dtype"): _Type,
+    ("numpy.core.multiarray", "_reconstruct"): lambda *_: _Integers(),
+    ("numpy.core.multiarray", "scalar"): lambda kind, content: kind.read(content)[0],
+    ("numpy.core.numeric", "_frombuffer"): lambda content, kind, *_: _Integers(kind.read(content)),
+    ("_codecs", "encode"): lambda text, *_: text.encode("latin1"),
+}

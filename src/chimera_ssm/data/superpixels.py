@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from chimera_ssm.data.cache import content_digest
 from chimera_ssm.data.graph_store import Graph, GraphStore, kept
-from chimera_ssm.data.image import SUFFIXES, read_image
+from chimera_ssm.data.image import SUFFIXES, open_image, read_image
 from chimera_ssm.data.progress import each
 
 Array = np.ndarray
@@ -54,9 +55,8 @@ def _part(folder: Path, name: str, masked: bool, classes: list[str], segments: i
         with each(pairs, f"segmenting {len(pairs):,} images of {part}") as images:
             return GraphStore.of(_graph(image, label, segments) for image, label in images)
 
-    files = [path for pair in pairs for path in pair if isinstance(path, Path)]
-    stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    return kept(f"superpixels-{name}", folder, repr((segments, COMPACTNESS, classes, stamps)).encode(), make)
+    source = [[content_digest(item) if isinstance(item, Path) else item for item in pair] for pair in pairs]
+    return kept(f"superpixels-{name}", repr((segments, COMPACTNESS, classes, source)).encode(), make)
 
 
 def _with_classes(part: Path, classes: list[str]) -> list[tuple[Path, int]]:
@@ -79,7 +79,8 @@ def _images(folder: Path) -> list[Path]:
 
 
 def _graph(image: Path, label: Path | int, segments: int) -> Graph:
-    pixels = read_image(image, 3).permute(1, 2, 0).numpy() / 255
+    pixels = read_image(image, 3).permute(1, 2, 0).numpy()
+    pixels = pixels / 255 if pixels.dtype == np.uint8 else pixels.astype(np.float64)
     regions = slic(pixels, segments)
     x, edges, edge_attr = region_graph(pixels, regions)
     y = np.array([label]) if isinstance(label, int) else region_classes(_read_mask(label, regions.shape), regions)
@@ -87,15 +88,12 @@ def _graph(image: Path, label: Path | int, segments: int) -> Graph:
 
 
 def _read_mask(path: Path, shape: tuple[int, ...]) -> Array:
-    from PIL import Image
-
-    try:
-        with Image.open(path) as image:
-            mask = np.array(image)  # of a palette the numbers, not the colours
-    except (OSError, SyntaxError, ValueError) as error:
-        raise ValueError(f"cannot read the mask {path}: {error}; remove or replace it and its image") from error
+    with open_image(path) as image:
+        mask = np.array(image)  # of a palette the numbers, not the colours
     if mask.shape != shape or not np.issubdtype(mask.dtype, np.integer):
         raise ValueError(f"{path} should hold a class for each of {shape} pixels, found {mask.dtype} {mask.shape}")
+    if mask.min() < 0 or mask.max() >= 1 << 16:
+        raise ValueError(f"{path} should hold classes from 0 to 65,535, found {mask.min():,} to {mask.max():,}")
     return mask.astype(np.int64)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cached_property
 from hashlib import blake2b
 from itertools import islice
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 IGNORED = -100
 #: Of tokenising that can be lost.
 SAVE_SECONDS = 60.0
+_CHUNK = 1 << 24
 
 
 class TextData:
@@ -199,10 +200,8 @@ def tokenised(corpus: Corpus, tokenizer: Any, max_tokens: int | None) -> np.ndar
 
 def _write(corpus: Corpus, tokenizer: Any, max_tokens: int | None, dtype: np.dtype, path: Path) -> None:
     """Write the tokens; interrupted after minutes or hours, go on from the last minute."""
-    note = path.with_suffix(".json")
-    size, done = json.loads(note.read_text()) if note.exists() and path.exists() else (0, 0)
-    if size and path.stat().st_size < size:  # the machine went down before all was on the disk
-        size = done = 0
+    note = path.with_suffix(".progress")
+    size, done, digest = _written(path, note)
     saved = time.monotonic()
     try:
         with open(path, "ab") as file, progress(f"tokenising {corpus}", corpus.size) as advance:
@@ -211,12 +210,13 @@ def _write(corpus: Corpus, tokenizer: Any, max_tokens: int | None, dtype: np.dty
             while (most := _left(max_tokens, size, dtype)) and (several := list(islice(pieces, 1000))):
                 tokens = np.fromiter(_encode(several, tokenizer), dtype)[:most]
                 tokens.tofile(file)
+                digest.update(tokens.tobytes())
                 size, done = size + tokens.nbytes, done + len(several)
                 advance(sum(len(piece) for piece in several if piece is not None))
                 if time.monotonic() - saved > SAVE_SECONDS:
                     file.flush()
                     aside = note.with_suffix(".note")
-                    aside.write_text(json.dumps([size, done]))
+                    aside.write_text(_note(size, done, digest))
                     aside.replace(note)
                     saved = time.monotonic()
     except Exception:
@@ -224,6 +224,26 @@ def _write(corpus: Corpus, tokenizer: Any, max_tokens: int | None, dtype: np.dty
             path.unlink(missing_ok=True)
         raise
     note.unlink(missing_ok=True)
+
+
+def _written(path: Path, note: Path) -> tuple[int, int, blake2b]:
+    """Bytes that are written, the number of pieces that they are of, and their digest.
+
+    Nothing, if they are not as they were written: the machine may have gone down before all was on the disk.
+    """
+    digest = blake2b()
+    with suppress(OSError, ValueError), path.open("rb") as file:
+        written = note.read_text()
+        size, done = map(int, written.split()[:2])
+        for start in range(0, size, _CHUNK):
+            digest.update(file.read(min(_CHUNK, size - start)))
+        if written == _note(size, done, digest):
+            return size, done, digest
+    return 0, 0, blake2b()
+
+
+def _note(size: int, done: int, digest: blake2b) -> str:
+    return f"{size} {done} {blake2b(f'{size} {done} {digest.hexdigest()}'.encode()).hexdigest()}"
 
 
 def _left(max_tokens: int | None, size: int, dtype: np.dtype) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from chimera_ssm.data.cache import cached
 from chimera_ssm.data.corpus import Corpus
+from chimera_ssm.data.files import read_lines
 from chimera_ssm.data.progress import progress
 
 if TYPE_CHECKING:
@@ -47,10 +48,7 @@ def _bert_tokenizer(path: Path) -> PreTrainedTokenizerBase:
     """WordPiece as BERT has it on a vocabulary with a word on each line; without capitals, if no word has any."""
     from transformers import BertTokenizer
 
-    try:
-        words = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not a vocabulary: it is not UTF-8 text, with a word on each line") from None
+    words = [line.rstrip("\r\n") for _, line in read_lines(path)]
     missing = [word for word in _SPECIAL if word not in words]
     if missing:
         raise ValueError(f"{path} is not a vocabulary of BERT's kind: it lacks {', '.join(missing)}")
@@ -67,9 +65,11 @@ def _saved(folder: Path) -> Any:
 
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a damaged file may raise anything, and Rust's panics are no Exception
         raise ValueError(
-            f"{folder} holds neither a vocab.txt nor a saved tokenizer ({type(error).__name__})"
+            f"{folder} holds neither a vocab.txt nor a saved tokenizer that can be read ({type(error).__name__})"
         ) from error
 
 

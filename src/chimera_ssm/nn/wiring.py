@@ -53,9 +53,25 @@ class Wiring:
         sizes = torch.unique_consecutive(batch.as_subclass(Tensor), return_counts=True)[1]
         return np.array_equal(self.topology.part_sizes, sizes.cpu().numpy())
 
+    def __reduce__(self) -> tuple:
+        return restore_wiring, (self.topology, self.edge)
+
     def to(self, device: torch.device | str) -> Wiring:
         """The same with its tensors on ``device``."""
         return Wiring(self.topology.to(device), None if self.edge is None else self.edge.to(device))
+
+
+def restore_wiring(topology: Topology, edge: Tensor | None) -> Wiring:
+    """A wiring that was pickled; checked, since the pickle may be damaged. `fits` compares it with a graph's edges."""
+    if not isinstance(topology, Topology) or not (edge is None or _names_all(edge, topology.num_edges)):
+        raise TopologyError(f"a pickled wiring must name all edges of its topology, {topology!r}; make the file anew")
+    return Wiring(topology, edge)
+
+
+def _names_all(edge: object, num_edges: int) -> bool:
+    """Whether each of so many edges, and no other, is in a list of edges."""
+    is_list = isinstance(edge, Tensor) and edge.dtype == torch.long and edge.layout == torch.strided and edge.dim() == 1
+    return is_list and torch.equal(edge.unique(), torch.arange(num_edges))
 
 
 @torch.compiler.disable

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chimera_ssm.data.image import read_image
+from chimera_ssm.data.image import open_image
 from chimera_ssm.show.loading import Trained
 from chimera_ssm.show.view import Scene
+from chimera_ssm.training.files import reading
 
 
 def scene(trained: Trained, given: str | None) -> tuple[Scene, dict[str, Any]]:
@@ -26,7 +27,9 @@ def scene(trained: Trained, given: str | None) -> tuple[Scene, dict[str, Any]]:
         chances = trained.model(pixel_values=pixels[None]).logits[0].softmax(0)
     best = int(chances.argmax())
     drawing = {"rows": rows, "columns": columns, "source": _data_uri(pixels, (rows * patch, columns * patch))}
-    title = f"test image {given or 0}" if sample is not None else Path(str(given)).name
+    title = (
+        f"test image {given or 0}" if sample is not None else Path(str(given)).name.encode(errors="replace").decode()
+    )
     return Scene(
         "image",
         title,
@@ -42,13 +45,10 @@ def _read(trained: Trained, path: str) -> Tensor:
     """The pixels of a file, as the model's processor makes them."""
     from transformers import AutoImageProcessor
 
-    channels = trained.model.config.num_channels
-    raw = read_image(path, channels).numpy()  # a file that cannot be read is named here
-    from PIL import Image
-
-    picture = Image.fromarray(raw[0] if channels == 1 else raw.transpose(1, 2, 0))
-    processor: Any = AutoImageProcessor.from_pretrained(trained.folder)
-    return processor(picture, return_tensors="pt")["pixel_values"][0]
+    with reading(trained.folder, "save its image processor again"):
+        processor: Any = AutoImageProcessor.from_pretrained(trained.folder)
+    with open_image(path) as picture:
+        return processor(picture, return_tensors="pt")["pixel_values"][0]
 
 
 def _data_uri(pixels: Tensor, size: tuple[int, int]) -> str:

@@ -58,16 +58,32 @@ def load(folder: Path) -> Trained:
             if run is None
             else f"{folder} has no trained model yet: continue it with chimera train --resume {folder}"
         )
+    return Trained(_load_model(home), home, run)
+
+
+def _load_model(folder: Path) -> Any:
     from transformers.utils import logging
 
     from chimera_ssm import models
 
     logging.disable_progress_bar()
-    (name,) = read_json(home / "config.json", dict, "save the model again").get("architectures") or [""]
+    name = _architecture(folder / "config.json")
     if name not in models.__all__:
-        raise ValueError(f"{home} holds a {name or 'model without a name'}: only Chimera's models have resolvents")
-    with reading(home, "save the model again"):
-        return Trained(getattr(models, name).from_pretrained(home).eval(), home, run)
+        raise ValueError(f"{folder} holds a {name or 'model without a name'}: only Chimera's models have resolvents")
+    with reading(folder, "save the model again"):
+        model, found = getattr(models, name).from_pretrained(folder, output_loading_info=True)
+    if strange := sorted({*found["missing_keys"], *found["unexpected_keys"]}):
+        raise ValueError(
+            f"{folder} does not hold the weights that its config.json asks for: {strange[0]} is in one of them only; "
+            f"save the model again"
+        )
+    return model.eval()
+
+
+def _architecture(path: Path) -> str:
+    """The class of a saved model, empty if that is not said."""
+    names = read_json(path, dict, "save the model again").get("architectures")
+    return str(names[0]) if isinstance(names, list) and len(names) == 1 else ""
 
 
 def show(trained: Trained, given: str | None, node: str | None, layer: int | None, head: int | None) -> View:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from chimera_ssm.data.files import read_lines
 from chimera_ssm.errors import TopologyError
 from chimera_ssm.topology import DAG, Graph, Grid, Line, Topology, UndirectedLine
 
@@ -39,7 +40,7 @@ def read_edges(path: Path) -> Topology:
     Nodes are numbers from 0 on; ``#`` begins a remark. Without cycles it is a `DAG`.
     """
     edges: dict[tuple[int, int], None] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in read_lines(path):
         text = line.partition("#")[0].strip()
         found = re.fullmatch(r"(\d+)\s*(->|--|,|\s)\s*(\d+)", text)
         if text and not found:

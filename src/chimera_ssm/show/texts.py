@@ -8,6 +8,7 @@ import torch
 
 from chimera_ssm.show.loading import Trained
 from chimera_ssm.show.view import Scene
+from chimera_ssm.training.files import reading
 
 _GUESSES = 3
 
@@ -16,9 +17,12 @@ def scene(trained: Trained, given: str | None) -> tuple[Scene, dict[str, Any]]:
     """A sentence, in which ``[MASK]`` stands for words to guess, or a masked test sample by number."""
     from transformers import AutoTokenizer
 
-    tokenizer: Any = AutoTokenizer.from_pretrained(trained.folder)
+    with reading(trained.folder, "save its tokenizer again"):
+        tokenizer: Any = AutoTokenizer.from_pretrained(trained.folder)
     if given is not None and not given.strip():
         raise ValueError("the sentence is empty: give some words, or the number of a test sample")
+    if given is not None and given != given.encode(errors="replace").decode():
+        raise ValueError(f"the sentence {given!r} is not UTF-8 text: type it in a terminal that is set to UTF-8")
     sample = trained.sample(given, "a sentence")
     ids = tokenizer(given, return_tensors="pt")["input_ids"] if sample is None else sample["input_ids"][None]
     tokens: list[str] = tokenizer.convert_ids_to_tokens(ids[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import sys
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
@@ -37,7 +36,8 @@ class Topology:
 
     Immutable: `flip`, `to` and `dags` give new topologies. Two topologies are equal if they are of one
     class and have the same nodes and edges; the device does not matter. Structure (levels, paths,
-    elimination order, …) is found on first use and kept, also when pickled.
+    elimination order, …) is found on first use and kept. A pickle holds nodes, edges and the elimination
+    order, all of which are checked when it is read; the rest follows from them.
 
     Inside a function compiled by PyTorch a topology is a constant known by its key, and so is what is made of it.
 
@@ -83,12 +83,8 @@ class Topology:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.num_nodes} nodes, {self.num_edges} edges)"
 
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_kept": {}, "device": torch.device("cpu")}  # tensors are made where they are needed
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        names.remember(self.key, self)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return names.restore, (self.spec, tuple(_known_order(part) for part in self.parts))
 
     @property
     def spec(self) -> str:
@@ -302,11 +298,30 @@ class Topology:
             raise TooMuchFill(*known)
         return known
 
-    def adopt_plan(self, plan: EliminationPlan) -> None:
-        """Take over a plan that `elimination_plan` found for the same topology before, kept in a file since."""
-        if plan.order.size != self.num_nodes:
-            raise TopologyError(f"the plan is one of {plan.order.size} nodes, and {self!r} has {self.num_nodes}")
-        self.__dict__["_elimination"] = plan
+    @property
+    def elimination_order(self) -> Array | None:
+        """The order of elimination, ``[T]``, where one has been found or adopted; else ``None``."""
+        plan = self.__dict__.get("_elimination")
+        return plan.order if isinstance(plan, EliminationPlan) else self.__dict__.get("_order")
+
+    def adopt_order(self, order: Array) -> None:
+        """Eliminate nodes in an order that was found before, for example one kept in a file, instead of searching.
+
+        Every order gives the same results; a bad one takes more time, and one with too much fill is not used.
+        """
+        order = np.asarray(order)
+        if order.shape != (self.num_nodes,) or not np.issubdtype(order.dtype, np.integer):
+            raise TopologyError(
+                f"an elimination order of {self!r} must be {self.num_nodes} integers, found {order.dtype} "
+                f"{list(order.shape)}"
+            )
+        if not np.array_equal(np.sort(order), np.arange(self.num_nodes)):
+            raise TopologyError(
+                f"an elimination order of {self!r} must name each node from 0 to {self.num_nodes - 1} once, and this "
+                f"one does not"
+            )
+        if self.elimination_order is None:
+            self.__dict__["_order"] = order.astype(np.int64)
 
     @cached_property
     def factor_plan(self) -> FactorPlan:
@@ -314,7 +329,7 @@ class Topology:
         return plan_factors(self.elimination_plan(sys.maxsize), self._source, self._target)
 
     def _plan_elimination(self, limit: int) -> EliminationPlan:
-        return plan_elimination(self.num_nodes, self._source, self._target, limit)
+        return plan_elimination(self.num_nodes, self._source, self._target, limit, self.__dict__.get("_order"))
 
     # New topologies
 
@@ -331,8 +346,9 @@ class Topology:
         device = torch.device(device)
         if device == self.device:
             return self
-        moved = copy.copy(self)
+        moved = object.__new__(type(self))
         moved.__dict__.update(self.__dict__, device=device, _kept={})
+        names.remember(self.key, moved)
         return moved
 
     def _relatives(
@@ -419,6 +435,11 @@ def _spec(topology: Topology) -> str:
     spec = topology._write_spec()
     names.remember(spec, topology)
     return spec
+
+
+def _known_order(topology: Topology) -> bytes | None:
+    order = topology.elimination_order
+    return None if order is None else order.astype("<i4").tobytes()
 
 
 def hashable(value: Any) -> Any:

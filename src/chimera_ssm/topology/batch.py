@@ -88,6 +88,13 @@ class Batch(Topology):
             raise TooMuchFill(entries, entries)
         return join_plans(plans)
 
+    @property
+    def elimination_order(self) -> None:
+        """Each part has its own."""
+
+    def adopt_order(self, order: Array) -> None:
+        raise TopologyError(f"{self!r} eliminates its parts each by itself; let each of its parts adopt an order")
+
     def flip(self) -> Batch:
         """The union of the flipped parts."""
         (flipped,) = self._relatives(Batch, _flip)

@@ -3,6 +3,7 @@
 Only integers. `chimera_ssm.solvers.elimination` does the arithmetic on this plan, for any weights.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -97,14 +98,29 @@ class EliminationPlan:
         return np.cumsum(np.diff(self.early, prepend=-1) != 0)
 
 
-def plan_elimination(num_nodes: int, source: Array, target: Array, limit: int) -> EliminationPlan:
-    """Minimum-degree order and its fill; raises `TooMuchFill` once L and U must exceed ``limit`` entries."""
-    from chimera_ssm.topology.minimum_degree import best_order, elimination_tree, linked, rows_of_columns
+def plan_elimination(
+    num_nodes: int, source: Array, target: Array, limit: int, order: Array | None = None
+) -> EliminationPlan:
+    """Minimum-degree order and its fill; raises `TooMuchFill` once L and U must exceed ``limit`` entries.
+
+    A given ``order``, a permutation of the nodes, is used instead unless its fill exceeds the limit.
+    """
+    from chimera_ssm.topology.minimum_degree import best_order, linked
 
     begin, links = linked(num_nodes, source, target)
+    if order is not None:
+        with suppress(TooMuchFill):
+            return _fill_in(begin, links, order, limit)
     order, entries, filled = best_order(begin, links, limit)
     if entries > limit:
         raise TooMuchFill(int(entries), int(filled))
+    return _fill_in(begin, links, order, limit)
+
+
+def _fill_in(begin: Array, links: Array, order: Array, limit: int) -> EliminationPlan:
+    """The plan of an order: everything else follows from it, in time linear in the fill."""
+    from chimera_ssm.topology.minimum_degree import elimination_tree, rows_of_columns
+
     tree, entries = elimination_tree(begin, links, order, limit)
     if entries > limit:
         raise TooMuchFill(int(entries), int(entries))

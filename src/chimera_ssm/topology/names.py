@@ -18,6 +18,8 @@ from zlib import compress, decompress
 
 import numpy as np
 
+from chimera_ssm.errors import TopologyError
+
 if TYPE_CHECKING:
     from chimera_ssm.topology.base import Topology
 
@@ -66,9 +68,31 @@ def topology_of(name: str) -> Topology:
 
 @lru_cache(maxsize=64)
 def _rebuilt(name: str) -> Topology:
+    return _parse(name)
+
+
+def _parse(name: str) -> Topology:
     from chimera_ssm.topology.base import Topology
 
     return _build(name, ast.parse(name, mode="eval").body, Topology)
+
+
+def restore(spec: str, orders: tuple[bytes | None, ...]) -> Topology:
+    """The topology that was pickled as its specification and the elimination orders of its parts, if these are known.
+
+    Everything is checked as if a user had typed it: the pickle may be damaged, or made to do damage.
+    """
+    try:
+        topology = _living.get(spec) or _parse(spec)
+        parts = list(zip(topology.parts, orders, strict=True))
+        known = [(part, np.frombuffer(order, "<i4")) for part, order in parts if order is not None]
+    except (TopologyError, MemoryError):
+        raise
+    except Exception as error:  # of text that is no specification, anything
+        raise TopologyError(f"this is no pickled topology: {error}; make the file anew") from None
+    for part, order in known:
+        part.adopt_order(order)
+    return topology
 
 
 def _build(text: str, call: Any, base: type[Topology]) -> Topology:

@@ -12,6 +12,8 @@ from errno import ENOENT
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from chimera_ssm.data.files import reason
+
 
 def write_durably(path: Path, write: Callable[[BinaryIO], Any]) -> None:
     """Write a file aside with ``write(file)``, sync it, rename it, sync the folder: it is there whole or not at all."""
@@ -29,9 +31,9 @@ def write_durably(path: Path, write: Callable[[BinaryIO], Any]) -> None:
             os.close(folder)
     except (OSError, RuntimeError) as error:  # torch.save turns a full disk into a RuntimeError
         aside.unlink(missing_ok=True)
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else _root_reason(error)
+        why = error.strerror if isinstance(error, OSError) and error.strerror else _root_reason(error)
         raise OSError(
-            f"cannot write {path}: {reason}; make room or choose another folder, what was written before is intact"
+            f"cannot write {path}: {why}; make room or choose another folder, what was written before is intact"
         ) from error
 
 
@@ -63,7 +65,7 @@ def read_json(path: Path, expected: type, remedy: str) -> Any:
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # neither UTF-8 nor JSON
+    except (ValueError, RecursionError) as error:  # neither UTF-8 nor JSON, or nested too deeply
         raise ValueError(f"{path} is damaged: it is not JSON ({error}); {remedy}") from None
     if not isinstance(value, expected):
         raise ValueError(
@@ -84,10 +86,10 @@ def reading(folder: Path, remedy: str) -> Generator[None]:
     """Whatever another library raises while it reads a folder becomes one sentence that names the folder."""
     try:
         yield
-    except Exception as error:  # of many kinds: of pickles, tensors, tokenizers
-        reason = str(error).strip().splitlines()
-        words = f"{type(error).__name__}: {reason[0]}" if reason else type(error).__name__
-        raise ValueError(f"{folder} cannot be read ({words}); {remedy}") from error
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # of many kinds: of pickles, tensors, tokenizers; Rust's panics are no Exception
+        raise ValueError(f"{folder} cannot be read ({type(error).__name__}: {reason(error)}); {remedy}") from error
 
 
 def _plain(value: Any) -> Any:

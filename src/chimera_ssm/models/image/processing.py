@@ -10,6 +10,8 @@ from transformers.image_processing_backends import PilBackend
 from transformers.image_utils import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD, PILImageResampling
 from transformers.processing_utils import ImagesKwargs
 
+from chimera_ssm.pixels import pixels_of, scale_to_255
+
 
 class ChimeraImageKwargs(ImagesKwargs, total=False):
     """What `ChimeraImageProcessor` takes besides what all image processors take."""
@@ -20,6 +22,7 @@ class ChimeraImageKwargs(ImagesKwargs, total=False):
 class ChimeraImageProcessor(PilBackend):
     """Resizes, scales to [0, 1] and normalises pictures; ``num_channels`` is 3 for colours, 1 for shades of grey.
 
+    White is 255 in arrays of bytes, 65535 in those of uint16, and 1 in those of real numbers (255 if some exceed 1).
     The model takes any size and aspect ratio: ``do_resize=False`` keeps a picture as it is, ``size={"shortest_edge":
     256}`` its proportions.
     """
@@ -51,14 +54,27 @@ class ChimeraImageProcessor(PilBackend):
     def process_image(  # ty: ignore[incompatible-method-override]
         self, image: Any, **kwargs: Any
     ) -> np.ndarray:
-        """A picture as an array ``[num_channels, height, width]``."""
+        """A picture as an array ``[num_channels, height, width]``; white is 255, or as given if it is not rescaled."""
         channels = kwargs.get("num_channels", self.num_channels)
         if hasattr(image, "convert"):  # a picture of Pillow's, which knows its colours
-            image = image.convert("L" if channels == 1 else "RGB")
+            return scale_to_255(pixels_of(image, channels).transpose(2, 0, 1))
         array = super().process_image(image, **kwargs)
         if array.shape[0] != channels:
             raise ValueError(
                 f"expected an image with {channels} channels, found an array of shape {list(array.shape)}; "
                 "Pillow's images are converted by themselves"
             )
-        return array
+        return scale_to_255(array) if kwargs.get("do_rescale", self.do_rescale) else array
+
+    def resize(
+        self, image: np.ndarray, size: Any, resample: Any = None, reducing_gap: int | None = None, **kwargs: Any
+    ) -> np.ndarray:
+        """An array ``[C, height, width]`` in another size; one that is not of bytes stays as deep as it is."""
+        if image.dtype == np.uint8:
+            return super().resize(image, size, resample, reducing_gap, **kwargs)
+        from PIL import Image
+
+        height, width = super().resize(np.zeros(image.shape, np.uint8), size, resample).shape[1:]
+        channels = [Image.fromarray(channel.astype(np.float32)) for channel in image]
+        resized = np.stack([np.asarray(channel.resize((width, height), resample)) for channel in channels])
+        return resized.clip(image.min(), image.max())
