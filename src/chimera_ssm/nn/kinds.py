@@ -284,8 +284,7 @@ def _counts(topology: Topology, device: torch.device) -> Tensor:
 
 def _edges_of_dag(topology: Topology, d: int, device: torch.device) -> Tensor:
     """Numbers in ``topology`` of the edges of one of its DAGs."""
-    edges = _dags(topology)[d].edge_index.cpu().numpy()
-    return torch.from_numpy(topology.find_edges(*edges)).to(device)
+    return torch.from_numpy(topology.find_edges(*_dags(topology)[d]._edge_index)).to(device)
 
 
 @dataclass(frozen=True)
