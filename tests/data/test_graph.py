@@ -88,8 +88,7 @@ def test_plans_are_made_once_and_kept_on_disk(tmp_path, monkeypatch):
     plans = [store.sample(i)["wiring"].topology.elimination_plan(1 << 20) for i in range(6)]
     assert len(list(tmp_path.glob("some-*.npz"))) == 1
     # as in another process: nothing is known, and nothing may be read or planned again
-    monkeypatch.setattr(wiring, "_graphs", wiring._Graphs())
-    wiring._wired.cache_clear()
+    wiring.forget()
     monkeypatch.setattr(chimera.Graph, "_plan_elimination", None)
     monkeypatch.setattr(molecules, "molecule_graph", None)
     again = molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)
@@ -138,8 +137,7 @@ def test_plans_of_graphs_of_pyg(tmp_path, monkeypatch):
     ring = torch.stack([torch.arange(30), (torch.arange(30) + 1) % 30])
     graphs = [SimpleNamespace(edge_index=ring, num_nodes=30), SimpleNamespace(edge_index=ring.flip(0), num_nodes=31)]
     keep_plans(graphs, tmp_path / "plans.npz")
-    monkeypatch.setattr(wiring, "_graphs", wiring._Graphs())
-    wiring._wired.cache_clear()
+    wiring.forget()
     plan = chimera.Graph._plan_elimination
     monkeypatch.setattr(chimera.Graph, "_plan_elimination", None)
     keep_plans(graphs, tmp_path / "plans.npz")
