@@ -1,15 +1,20 @@
-# make test, make demo, make lint and make docs each create .venv as needed; nothing but Python is assumed.
+# make test, make fuzz, make demo, make lint and make docs each create .venv as needed; nothing but Python is assumed.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint docs clean
+FUZZ ?= --cases 10000 --threads 1,2
+
+.PHONY: demo test fuzz lint docs clean
 
 demo: $(READY)
 	$(BIN)/chimera demo
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2
+
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 lint: $(READY)
 	$(BIN)/ruff check .

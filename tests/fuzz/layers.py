@@ -111,9 +111,8 @@ def _padded(rng, part):
         return chimera.Grid(nodes.shape), nodes[before:, :columns].ravel()
     present, absent = np.split(rng.permutation(T + before + after), [T])
     links = int(rng.integers(0, 3 * absent.size + 1))
-    more = np.unique(
-        [rng.choice(present, links), rng.choice(absent, links)] if links else np.empty((2, 0), int), axis=1
-    )
+    more = [rng.choice(present, links), rng.choice(absent, links)] if links else np.empty((2, 0), int)
+    more = np.unique(more, axis=1)
     if not part.is_acyclic:
         more = np.where(rng.random(more.shape[1]) < 0.5, more, more[::-1])
     edges = np.concatenate([present[part.edge_index.numpy()], more], axis=1)
@@ -167,9 +166,13 @@ def _assembled(case, rng, x, attr):
     present = torch.from_numpy(np.concatenate([n + s for n, s in zip(case.present, starts, strict=True)]))
     whole = chimera.batch(case.padded) if len(sizes) > 1 else case.padded[0]
     if attr is not None:
-        counts = [p.num_edges for p in case.parts]
-        pieces = zip(attr.split(counts), case.padded, counts, strict=True)
-        attr = torch.cat([torch.cat([a, _random(rng, a.dtype, p.num_edges - n, 3)]) for a, p, n in pieces])
+        pieces = zip(attr.split([p.num_edges for p in case.parts]), case.parts, case.padded, case.present, strict=True)
+        attr = torch.cat([
+            _random(rng, a.dtype, padded.num_edges, 3).index_copy(
+                0, torch.from_numpy(padded.find_edges(*nodes[part.edge_index.numpy()])), a
+            )
+            for a, part, padded, nodes in pieces
+        ])  # fmt: skip
     if case.order is not None:
         place, edges = torch.from_numpy(np.argsort(case.order)), torch.from_numpy(rng.permutation(whole.num_edges))
         kind = chimera.DAG if whole.is_acyclic else chimera.Graph

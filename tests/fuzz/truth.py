@@ -11,8 +11,9 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from chimera_ssm.solvers import Neumann
+from chimera_ssm.solvers import Elimination, Neumann
 from chimera_ssm.solvers.reference import reference_matrix, reference_mix, reference_series
+from chimera_ssm.solvers.select import exact_solver
 
 
 class _Resolvent(torch.autograd.Function):
@@ -29,14 +30,19 @@ class _Resolvent(torch.autograd.Function):
         return X.mT @ grad @ X.mT, None
 
 
-def inverse(matrix):
-    """By NumPy, one matrix after the other: batched factorisations of PyTorch depend on its threads.
+def inverse(topology, matrix):
+    """Part by part, by NumPy, one matrix after the other: batched factorisations of PyTorch depend on its threads.
 
     A step of Newton's iteration makes small entries as accurate as large ones, and zeros between nodes without a path.
     """
     matrix = matrix.detach().numpy()
-    found = np.linalg.inv(matrix)
-    return torch.from_numpy(found + found @ (np.eye(matrix.shape[-1]) - matrix @ found))
+    found, start = np.zeros_like(matrix), 0
+    for size in topology.part_sizes.tolist():
+        block = (..., slice(start, start + size), slice(start, start + size))
+        X = np.linalg.inv(matrix[block])
+        found[block] = X + X @ (np.eye(size) - matrix[block] @ X)
+        start += size
+    return torch.from_numpy(found)
 
 
 def resolvent(topology, weight, solver):
@@ -44,23 +50,25 @@ def resolvent(topology, weight, solver):
     if isinstance(solver, Neumann):
         return reference_series(topology, weight, solver.highest_powers(topology))
     A = reference_matrix(topology, weight)
-    return _Resolvent.apply(A, inverse(torch.eye(topology.num_nodes) - A))
+    return _Resolvent.apply(A, inverse(topology, torch.eye(topology.num_nodes) - A))
 
 
-def amplification(topology, weight, solver, pivoted):
+def amplification(topology, weight, solver, original, unbounded):
     """M: the error of L in units of eps, see above; a function of the moduli of the weights.
 
-    K is ``I + |A|`` where factors have no entries larger than those of A: on acyclic topologies, and where absolute row
-    sums are below one, with ``(I − |A|)⁻¹`` as the bound of |L|. With pivoting K is known by its largest entry only.
+    On acyclic topologies, and where absolute row sums are below one, ``R = (I − |A|)⁻¹`` is positive and bounds |L|.
+    Substitution in topological order has ``K = I + |A|``; sparse factors have entries for whole paths, sums
+    of which R bounds. With pivoting K is known by its largest entry only.
     """
     if isinstance(solver, Neumann):
         powers = solver.highest_powers(topology)
         return (1 + max(powers)) * reference_series(topology, weight, powers)
     A, unit = reference_matrix(topology, weight), torch.eye(topology.num_nodes, dtype=torch.float64)
-    if pivoted is None:
-        R = inverse(unit - A).abs()  # positive but for what rounding leaves where there is no path
-        return _Resolvent.apply(A, R @ (unit + A.detach()) @ R)
-    L, part = resolvent(topology, pivoted, None).detach().abs(), torch.from_numpy(topology._part)
+    solver = exact_solver(topology)[0] if solver is None else solver
+    if topology.is_acyclic or (isinstance(solver, Elimination) and not unbounded):
+        R = inverse(topology, unit - A).abs()  # positive but for what rounding leaves where there is no path
+        return _Resolvent.apply(A, R @ (R if isinstance(solver, Elimination) else unit + A.detach()) @ R)
+    L, part = resolvent(topology, original, None).detach().abs(), torch.from_numpy(topology._part)
     K = (part[:, None] == part) * (unit + A.detach()).amax((-2, -1), keepdim=True)
     return _Resolvent.apply(A, L @ K @ L)
 
@@ -94,7 +102,7 @@ def truth_and_bounds(case, given, grad):
             for name, value in vars(given).items()
         })  # fmt: skip
         resolvents = [
-            amplification(t, w, case.solver, original if case.family == "pivoting" else None)
+            amplification(t, w, case.solver, original, unbounded=case.family == "pivoting")
             if moduli
             else resolvent(t, w, case.solver)
             for t, w, original in zip(case.topologies, tensors.weight, given.weight, strict=True)

@@ -56,7 +56,8 @@ def test_mask_and_solve(topology, solver, engine, monkeypatch):
         try:
             found = gradients(y, arguments)
         except RuntimeError as error:
-            assert "modified by an inplace operation" in str(error)
+            if "modified by an inplace operation" not in str(error):
+                raise
             continue
         for one, wanted in zip(found, expected, strict=True):
             torch.testing.assert_close(one, wanted)

@@ -119,7 +119,7 @@ def _integers(tensor: Tensor) -> Array:
 
 
 def _digest(array: Array | None) -> bytes | None:
-    return None if array is None else blake2b(array, digest_size=16).digest()
+    return None if array is None else blake2b(array.data, digest_size=16).digest()
 
 
 def _find_graph(num_nodes: int, edges: Array) -> Graph:
