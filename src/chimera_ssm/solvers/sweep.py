@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from chimera_ssm.solvers import compiled
@@ -74,8 +75,8 @@ def sweep(x: Tensor, schedule: Schedule, weight: Tensor, transpose: bool) -> Non
 
 
 def node_major(x: Tensor) -> Tensor:
-    """A copy of ``[G, T, K]`` laid out as ``[T, G, K]``: rows of a level are gathered and added whole."""
-    return x.transpose(0, 1).contiguous() if x.shape[0] > 1 else x.transpose(0, 1).clone()
+    """A copy of ``[G, T, K]``, always, laid out as ``[T, G, K]``: rows of a level are gathered and added whole."""
+    return x.transpose(0, 1).clone(memory_format=torch.contiguous_format)
 
 
 def scan_mix_work(nodes: int, N: int, P: int, groups_per_head: float) -> float:
