@@ -14,7 +14,7 @@ test: $(READY)
 	$(BIN)/python -m pytest -n 2
 
 fuzz: $(READY)
-	$(BIN)/python -m tests.fuzz $(FUZZ)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.fuzz $(FUZZ)
 
 lint: $(READY)
 	$(BIN)/ruff check .

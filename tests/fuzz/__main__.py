@@ -19,13 +19,13 @@ def main(arguments=None):
     options = _options(arguments)
     threads = [int(n) for n in options.threads.split(",")]
     ran, failed, start = Counter(), Counter(), monotonic()
+    torch.set_num_threads(1)
     for number in range(options.cases):
         seed, count = options.seed + number, threads[number * len(threads) // options.cases]
-        torch.set_num_threads(count)
         case = draw(seed)
         if options.family in (None, case.family):
             ran[case.family] += 1
-            if lines := failures(case):
+            if lines := failures(case, count):
                 failed[case.family] += 1
                 command = f"python -m tests.fuzz --seed {seed} --cases 1 --threads {count}"
                 print(f"\r{command}  # {case}: {'; '.join(lines)}", flush=True)

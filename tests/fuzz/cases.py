@@ -223,17 +223,18 @@ class _Tensors:
 
 def _limited(topology, values):
     """Weights of an acyclic topology, halved until paths add up to less than a million."""
+    nodes = topology.topological_order
     while True:
-        A = reference_matrix(topology, torch.from_numpy(abs(values))).numpy()
-        if np.linalg.inv(np.eye(topology.num_nodes) - A).max(initial=0) < 1e6:
+        A = reference_matrix(topology, torch.from_numpy(abs(values)))[..., nodes[:, None], nodes]
+        unit = torch.eye(topology.num_nodes, dtype=torch.float64)
+        if torch.linalg.solve_triangular(unit - A, unit, upper=False).max() < 1e6:
             return values
         values = values / 2
 
 
 def _well_conditioned(rng, topology, values):
     """Weights with absolute row sums above one for which I − A has a condition of at most a thousand."""
-    flat = values.reshape(-1, values.shape[-1])
-    for row in flat:
+    for row in values.reshape(-1, values.shape[-1]) if values.size else ():
         for factor in (2, 3, 1.5, 1, 0.7, 0.5, 0.3):
             trial = factor * rng.uniform(-1, 1, row.shape)
             A = reference_matrix(topology, torch.from_numpy(trial)).numpy()

@@ -25,24 +25,25 @@ def draw(seed):
     return draw_layer(seed) if seed % 8 == 0 else draw_case(seed)
 
 
-def failures(case):
-    """What is wrong with a case, a line each."""
+def failures(case, threads=1):
+    """What is wrong with a case when PyTorch has so many threads, a line each; the truth has one."""
     try:
-        return list(_layer_failures(case) if isinstance(case, LayerCase) else _verb_failures(case))
+        differences = _layer_failures if isinstance(case, LayerCase) else _verb_failures
+        return list(differences(case, threads))
     except Exception as error:  # whatever a case raises is what is wrong with it
         return [f"{type(error).__name__}: {error}".splitlines()[0]]
 
 
-def _layer_failures(case):
+def _layer_failures(case, threads):
     """Relative to the largest value and the largest gradient: what is small may be what is left of large terms."""
-    comparisons, condition = layer_differences(case, _changed(case))
+    comparisons, condition = layer_differences(case, _changed(case, threads))
     eps, (values, *gradients) = torch.finfo(case.mixer.D.dtype).eps, [expected for _, _, expected in comparisons]
     largest = [values.abs().max()] * 2 + [max(g.abs().max() for g in gradients if g.numel())] * (len(gradients) - 1)
     for (what, found, expected), scale in zip(comparisons, largest, strict=True):
         yield from _compare(what, found, expected, condition**2 * scale * torch.ones_like(expected), eps)
 
 
-def _verb_failures(case):
+def _verb_failures(case, threads):
     given, gradient = case.tensors()
     arguments = {
         f"{name}[{k}]" if isinstance(value, list) else name: x
@@ -51,10 +52,18 @@ def _verb_failures(case):
         if x is not None
     }
     wanted = list({id(x): x for x in arguments.values() if x.requires_grad}.values())
-    with _changed(case):
+    before = [x.detach().clone() for x in arguments.values()]
+    with _changed(case, threads):
         y = _call(case, given)
         grad = gradient(y.shape, y.dtype)
+        before.append(grad.clone())
         found = torch.autograd.grad(y, wanted, grad, allow_unused=True) if y.requires_grad else [None] * len(wanted)
+    for name, x, original in zip(
+        [*arguments, "the incoming gradient"], [*arguments.values(), grad], before, strict=True
+    ):
+        if not torch.equal(x, original):
+            yield f"{name} was changed in place"
+            return
     (expected, expected_grads), (bound, bounds) = truth_and_bounds(case, given, grad)
     eps = torch.finfo(_compute_dtype(arguments.values())).eps
     if y.dtype != _shown_by(case, given).dtype:
@@ -69,15 +78,18 @@ def _verb_failures(case):
 
 
 @contextmanager
-def _changed(case):
+def _changed(case, threads):
+    """The circumstances of the call and its backward pass."""
     with ExitStack() as contexts:
         for context in _contexts(case):
             contexts.enter_context(context)
+        torch.set_num_threads(threads)
+        contexts.callback(torch.set_num_threads, 1)
         yield
 
 
 def _contexts(case):
-    """What is changed around the call and its backward pass."""
+    """What is changed for the call."""
     if case.engine != "kernels":
         yield plain_pytorch() if case.engine == "plain" else operators.as_operators()
     if case.mode != "grad":
