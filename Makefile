@@ -1,15 +1,21 @@
-# make test, make mutations, make demo, make lint and make docs each create .venv as needed; nothing but Python is assumed.
+# make test, make fuzz, make mutations, make demo, make lint and make docs each create .venv as needed; nothing but Python
+# is assumed.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test mutations lint docs clean
+FUZZ ?= --cases 10000 --threads 1,2
+
+.PHONY: demo test fuzz mutations lint docs clean
 
 demo: $(READY)
 	$(BIN)/chimera demo
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2
+
+fuzz: $(READY)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.fuzz $(FUZZ)
 
 mutations: $(READY)
 	$(BIN)/python -m tests.data.mutations --cases 2000

@@ -498,3 +498,45 @@ def test_bad_roots_are_named(roots, message):
 def test_roots_that_are_not_integers_are_refused(roots):
     with pytest.raises(chimera.TopologyError, match="roots"):
         MIXED.dags(roots=roots)
+
+
+@pytest.mark.parametrize("name", ["line 63", "grid dag 5x8", "dag 63", "lines"])
+def test_what_is_handed_out_may_be_written(name):
+    """Neither tensors nor arrays that a topology hands out share memory with what it knows."""
+    topology = zoo.ZOO[name]
+    for attribute in ("edge_index", "in_degree", "levels", "topological_order"):
+        before = getattr(topology, attribute).tolist()
+        getattr(topology, attribute).zero_()
+        getattr(topology, attribute).numpy()[...] = -1
+        assert getattr(topology, attribute).tolist() == before
+    with pytest.raises(ValueError, match="read-only"):
+        topology.part_sizes[0] = 3
+    if name.startswith("grid"):
+        with pytest.raises(ValueError, match="read-only"):
+            topology.coordinates[0] = 3
+    with torch.inference_mode():
+        edges = topology.edge_index
+    assert not edges.is_inference()
+
+
+@pytest.mark.parametrize("make", [np.array, torch.tensor])
+def test_edges_given_may_be_changed_afterwards(make):
+    edges = make([[0, 1, 2], [1, 2, 3]])
+    graph = chimera.Graph(4, edges)
+    weight, rhs = torch.rand(1, 3), torch.randn(1, 4, 2)
+    expected = chimera.solve(graph, weight, rhs)
+    edges[:] = 0
+    assert graph.edge_index.tolist() == [[0, 1, 2], [1, 2, 3]]
+    torch.testing.assert_close(chimera.solve(graph, weight, rhs, chimera.Dense()), expected)
+
+
+def test_a_compiled_function_may_write_the_edges_it_reads():
+    graph = chimera.Graph(3, [[0, 1], [1, 2]])
+
+    def moved(x):
+        return graph.edge_index.add_(1) + x
+
+    compiled = torch.compile(moved, backend="eager")
+    for _ in range(2):
+        assert compiled(torch.zeros(1, dtype=torch.int64)).tolist() == [[1, 2], [2, 3]]
+    assert graph.edge_index.tolist() == [[0, 1], [1, 2]]

@@ -355,8 +355,7 @@ def _counts(topology: Topology, roots: int, device: torch.device) -> Tensor:
 
 def _edges_of_dag(topology: Topology, d: int, roots: int, device: torch.device) -> Tensor:
     """Numbers in ``topology`` of the edges of one of its DAGs."""
-    edges = _dags(topology, roots)[d].edge_index.cpu().numpy()
-    return torch.from_numpy(topology.find_edges(*edges)).to(device)
+    return torch.from_numpy(topology.find_edges(*_dags(topology, roots)[d]._edge_index)).to(device)
 
 
 @dataclass(frozen=True)

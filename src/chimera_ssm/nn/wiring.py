@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from hashlib import blake2b
 from threading import Lock
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -14,8 +15,10 @@ from torch import Tensor
 
 from chimera_ssm.errors import TopologyError
 from chimera_ssm.topology import Batch, Graph, Topology
+from chimera_ssm.topology.memory import nbytes
 
 Array = np.ndarray
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Wiring:
         """Whether it is the wiring of these edges, in this order, and of these graphs."""
         if self.topology.num_nodes != num_nodes or not self._has_graphs(batch):
             return False
-        edges = self.topology.edge_index
+        edges = self.topology.tensors("edge_index", self.topology.device)
         edges = edges if self.edge is None else edges[:, self.edge]
         return torch.equal(edges, edge_index.as_subclass(Tensor).long())
 
@@ -90,7 +93,8 @@ def wire(edge_index: Tensor, num_nodes: int, batch: Tensor | None = None) -> Wir
     check_edge_index(edge_index)
     if batch is not None and batch.shape != (num_nodes,):
         raise TopologyError(f"batch must have shape [{num_nodes}], a graph for each node, found {list(batch.shape)}")
-    wiring = _wired(num_nodes, _bytes(edge_index), None if batch is None else _bytes(batch))
+    edges, part = _integers(edge_index), None if batch is None else _integers(batch)
+    wiring = _wirings.find((num_nodes, _digest(edges), _digest(part)), lambda: _wire(num_nodes, edges, part))
     return wiring.to(edge_index.device)
 
 
@@ -126,22 +130,29 @@ def join(wirings: Sequence[Wiring]) -> Wiring:
     return Wiring(topology, torch.cat(edges))
 
 
-def _bytes(integers: Tensor) -> bytes:
-    return integers.detach().as_subclass(Tensor).long().cpu().contiguous().numpy().tobytes()
+def _integers(tensor: Tensor) -> Array:
+    return tensor.detach().as_subclass(Tensor).long().cpu().contiguous().numpy()
 
 
-@lru_cache(maxsize=8)
-def _wired(num_nodes: int, edges: bytes, batch: bytes | None) -> Wiring:
-    source, target = np.frombuffer(edges, np.int64).reshape(2, -1)
-    part = np.zeros(num_nodes, np.int64) if batch is None else np.frombuffer(batch, np.int64)
+def _digest(array: Array | None) -> bytes | None:
+    return None if array is None else blake2b(array.data, digest_size=16).digest()
+
+
+def _find_graph(num_nodes: int, edges: Array) -> Graph:
+    return _graphs.find((num_nodes, _digest(np.ascontiguousarray(edges))), lambda: Graph(num_nodes, edges))
+
+
+def _wire(num_nodes: int, edges: Array, batch: Array | None) -> Wiring:
+    source, target = edges
+    part = np.zeros(num_nodes, np.int64) if batch is None else batch
     _check(source, target, part)
     first = np.unique(source * num_nodes + target, return_index=True)[1]
     first = first[np.lexsort((first, part[target[first]]))]  # in the order given, graph by graph
-    kept = np.stack([source, target])[:, first]
+    kept = edges[:, first]
     sizes, counts = np.bincount(part), np.bincount(part[kept[1]], minlength=part[-1] + 1)
     ends = np.cumsum(sizes), np.cumsum(counts)
     graphs = [
-        _graphs.find(size, kept[:, edge - count : edge] - (node - size))
+        _find_graph(size, kept[:, edge - count : edge] - (node - size))
         for size, count, node, edge in zip(sizes.tolist(), counts.tolist(), *map(Array.tolist, ends), strict=True)
         if size  # graphs without nodes have no part in anything
     ]
@@ -171,35 +182,59 @@ def _check(source: Array, target: Array, part: Array) -> None:
         )
 
 
-class _Graphs:
-    """The graphs used last, by their content, up to so many nodes and edges together."""
+class Recent(Generic[Value]):
+    """Values used last, by key, up to so many bytes together; the very last stays, however large it is.
 
-    #: All graphs of the peptides fit in; with their plans, a few hundred megabytes.
-    CAPACITY = 1 << 23
+    What is known of a topology grows with its use, so that all are measured again after every few that are new.
 
-    def __init__(self) -> None:
-        self.kept: OrderedDict[tuple[int, bytes], Graph] = OrderedDict()
-        self.size, self.lock = 0, Lock()
+    Args:
+        capacity: in bytes.
+    """
 
-    def find(self, num_nodes: int, edges: Array) -> Graph:
-        key = num_nodes, edges.tobytes()
+    def __init__(self, capacity: int):
+        self.capacity, self.lock = capacity, Lock()
+        self.kept: OrderedDict[Hashable, Value] = OrderedDict()
+        self.sizes: dict[Hashable, int] = {}
+        self.nbytes, self.unmeasured = 0, 0
+
+    def find(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """The value known by the key, or else the one made, which is known from now on."""
         with self.lock:
             if key in self.kept:
                 self.kept.move_to_end(key)
                 return self.kept[key]
-        return self.keep(Graph(num_nodes, edges))
-
-    def keep(self, graph: Graph) -> Graph:
-        """Let a graph be found; if it is known already, the known one is the answer."""
-        key = graph.num_nodes, graph._edge_index.tobytes()
+        value = make()
         with self.lock:
-            if key not in self.kept:
-                self.kept[key] = graph
-                self.size += graph.num_nodes + graph.num_edges
-                while self.size > self.CAPACITY and len(self.kept) > 1:
-                    _, oldest = self.kept.popitem(last=False)
-                    self.size -= oldest.num_nodes + oldest.num_edges
-            return self.kept[key]
+            value = self.kept.setdefault(key, value)  # another thread may have been first
+            self._measure(key)
+            while self.nbytes > self.capacity and len(self.kept) > 1:
+                oldest, _ = self.kept.popitem(last=False)
+                self.nbytes -= self.sizes.pop(oldest)
+            return value
+
+    def _measure(self, new: Hashable) -> None:
+        self.unmeasured += 1
+        due = 4 * self.unmeasured >= len(self.kept)
+        self.unmeasured = 0 if due else self.unmeasured
+        sizes = {key: nbytes(self.kept[key]) for key in (self.kept if due else [new])}
+        self.nbytes += sum(size - self.sizes.get(key, 0) for key, size in sizes.items())
+        self.sizes.update(sizes)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self.lock:
+            self.kept.clear()
+            self.sizes.clear()
+            self.nbytes, self.unmeasured = 0, 0
 
 
-_graphs = _Graphs()
+#: All graphs of the peptides fit in, 16,000 with 150 nodes each and their plans.
+_graphs: Recent[Graph] = Recent(1 << 29)
+#: Whole batches with the plans that solvers make of them.
+_wirings: Recent[Wiring] = Recent(1 << 28)
+
+
+def forget() -> None:
+    """Forget all graphs and batches."""
+    _graphs.clear()
+    _wirings.clear()

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from chimera_ssm.solvers.compiled.common import not_a_view
 from chimera_ssm.topology import Topology
 
 #: Elements of a temporary that loops over blocks keep within.
@@ -129,7 +130,7 @@ class _Solve(torch.autograd.Function):
     def forward(
         ctx: Any, weight: Tensor, rhs: Tensor | None, topology: Topology, factors: Any, transpose: bool
     ) -> Tensor:
-        x = factors.rows() if rhs is None else factors.apply(rhs.detach(), transpose)
+        x = not_a_view(factors.rows() if rhs is None else factors.apply(rhs.detach(), transpose))
         ctx.save_for_backward(weight, x)
         ctx.topology, ctx.factors, ctx.transpose = topology, factors, transpose
         return x

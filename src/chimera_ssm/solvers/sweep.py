@@ -75,7 +75,7 @@ def sweep(x: Tensor, schedule: Schedule, weight: Tensor, transpose: bool) -> Non
 
 
 def node_major(x: Tensor) -> Tensor:
-    """A copy of ``[G, T, K]`` laid out as ``[T, G, K]``: rows of a level are gathered and added whole."""
+    """A copy of ``[G, T, K]``, always, laid out as ``[T, G, K]``: rows of a level are gathered and added whole."""
     return x.transpose(0, 1).clone(memory_format=torch.contiguous_format)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import accumulate
 from math import prod
 from typing import Any
 
@@ -21,8 +22,10 @@ from chimera_ssm.errors import TopologyError
 from chimera_ssm.solvers import operators
 from chimera_ssm.solvers.base import Solver
 from chimera_ssm.solvers.checking import check_all_finite, check_finite
+from chimera_ssm.solvers.compiled.common import values_wanted
 from chimera_ssm.solvers.forms import Term, mix_by_mask, mix_by_states
 from chimera_ssm.solvers.select import Choice, exact_solver, require, select_solver
+from chimera_ssm.solvers.unions import needs_parts, split_edges, split_nodes
 from chimera_ssm.topology import Topology
 
 _SINGULAR = "I − A is singular or overflows: bound the weights, for example by row sums of |A| below one"
@@ -51,6 +54,9 @@ def mask_now(topology: Topology, weight: Tensor, solver: Solver | None) -> Tenso
     with _without_autocast(weight):
         resolvent = _pick(solver, topology).resolvent(topology, weight.to(dtype).flatten(0, -2))
         rows = resolvent.mask()
+        if needs_parts([topology], rows):
+            pieces = zip(topology.parts, split_edges(topology, weight), strict=True)
+            return _block_diagonal([mask_now(*piece, solver) for piece in pieces])
         plan = topology.tensors("block_plan", weight.device)
         if plan.shape[0] > 1:
             starts = plan.node.view(plan.shape)[topology.tensors("part", weight.device)]
@@ -58,6 +64,14 @@ def mask_now(topology: Topology, weight: Tensor, solver: Solver | None) -> Tenso
             rows = whole.scatter(-1, starts.expand_as(rows), rows)[..., :-1]
     check_finite("the mask", rows, _SINGULAR)
     return rows.view(*weight.shape[:-1], *rows.shape[1:]).to(weight.dtype)
+
+
+def _block_diagonal(masks: list[Tensor]) -> Tensor:
+    """Masks ``[..., S, S]`` of parts as one, ``[..., T, T]``."""
+    sizes = [mask.shape[-1] for mask in masks]
+    ends = accumulate(sizes)
+    padded = [pad(x, (end - size, sum(sizes) - end)) for x, size, end in zip(masks, sizes, ends, strict=True)]
+    return torch.cat(padded, dim=-2)
 
 
 def solve(topology: Topology, weight: Tensor, rhs: Tensor, solver: Solver | None = None) -> Tensor:
@@ -88,6 +102,9 @@ def solve_now(topology: Topology, weight: Tensor, rhs: Tensor, solver: Solver | 
         columns = _with_columns(_flatten(rhs.to(dtype), lead, 2))
         x = _pick(solver, topology).resolvent(topology, flat).solve(columns)
         x = x if rhs.shape[-1] else x[..., :0]
+    if needs_parts([topology], x):
+        pieces = zip(topology.parts, split_edges(topology, weight), split_nodes(topology, rhs, -2), strict=True)
+        return torch.cat([solve_now(*piece, solver) for piece in pieces], dim=-2)
     check_finite("the solution", x, _SINGULAR)
     return x.reshape(*lead, *x.shape[1:]).to(rhs.dtype)
 
@@ -144,8 +161,35 @@ def mix_now(
     check_all_finite({"weight": weights, "C": Cs, "B": Bs, "scale": scales, "V": [V]}, _INPUT)
     with _without_autocast(V):
         y = _mix_planned(plan, topologies, weights, Cs, Bs, V, scales)
+    if needs_parts(topologies, *([y] if values_wanted() else [*weights, *Cs, *Bs, V, *scales])):
+        return _mix_parts(topologies, weights, Cs, Bs, V, scales, solver)
     check_finite("the mix", y, _SINGULAR)
     return y if y.dtype == V.dtype else y.to(V.dtype)
+
+
+def _mix_parts(
+    topologies: list[Topology],
+    weights: list[Tensor],
+    Cs: list[Tensor],
+    Bs: list[Tensor],
+    V: Tensor,
+    scales: Sequence[Tensor | None],
+    solver: Solver | None,
+) -> Tensor:
+    """`mix_now`, one part after the other."""
+    union, count = topologies[0], topologies[0].num_parts
+
+    def pieces(tensors: Sequence[Tensor | None], dim: int) -> list[list[Any]]:
+        """For each part, its share of each tensor."""
+        shares = [[None] * count if x is None else split_nodes(union, x, dim) for x in tensors]
+        return [list(part) for part in zip(*shares, strict=True)]
+
+    parts = [list(part) for part in zip(*(t.parts for t in topologies), strict=True)]
+    edges = (split_edges(t, w) for t, w in zip(topologies, weights, strict=True))
+    on_edges = [list(part) for part in zip(*edges, strict=True)]
+    of_V = split_nodes(union, V, -2)
+    shares = zip(parts, on_edges, pieces(Cs, -2), pieces(Bs, -2), of_V, pieces(scales, -1), strict=True)
+    return torch.cat([mix_now(*share, solver) for share in shares], dim=-2)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from operator import index
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -104,10 +105,8 @@ class Topology:
     @cached_property
     def _ends(self) -> tuple[Array, Array]:
         """Source and target of each edge, ``[E]`` each."""
-        ends = self._find_ends()
-        for array in ends:
-            array.flags.writeable = False
-        return ends
+        source, target = self._find_ends()
+        return read_only(source), read_only(target)
 
     def _find_ends(self) -> tuple[Array, Array]:
         raise NotImplementedError
@@ -122,8 +121,8 @@ class Topology:
 
     @property
     def edge_index(self) -> torch.Tensor:
-        """Edges ``[2, E]``, int64: row 0 the source j, row 1 the target i. To be read, not written."""
-        return self.tensors("edge_index", self.device)
+        """Edges ``[2, E]``, int64: row 0 the source j, row 1 the target i. A copy at each call."""
+        return self._copy("edge_index")
 
     @cached_property
     def _edge_index(self) -> Array:
@@ -131,8 +130,8 @@ class Topology:
 
     @property
     def in_degree(self) -> torch.Tensor:
-        """Number of edges into each node, ``[T]``."""
-        return self.tensors("in_degree", self.device)
+        """Number of edges into each node, ``[T]``. A copy at each call."""
+        return self._copy("in_degree")
 
     @cached_property
     def _in_degree(self) -> Array:
@@ -158,8 +157,8 @@ class Topology:
 
     @cached_property
     def part_sizes(self) -> Array:
-        """Number of nodes of each part."""
-        return np.array([p.num_nodes for p in self.parts])
+        """Number of nodes of each part; read-only."""
+        return read_only(np.array([p.num_nodes for p in self.parts]))
 
     @cached_property
     def _part(self) -> Array:
@@ -192,8 +191,8 @@ class Topology:
 
     @property
     def levels(self) -> torch.Tensor:
-        """Length of the longest path that ends in each node, ``[T]``; acyclic topologies only."""
-        return self.tensors("levels", self.device)
+        """Length of the longest path that ends in each node, ``[T]``; acyclic topologies only. A copy at each call."""
+        return self._copy("levels")
 
     @cached_property
     def _levels(self) -> Array:
@@ -202,8 +201,8 @@ class Topology:
 
     @property
     def topological_order(self) -> torch.Tensor:
-        """Nodes in an order in which every edge leads forward, ``[T]``; acyclic topologies only."""
-        return self.tensors("topological_order", self.device)
+        """Nodes in an order in which every edge leads forward, ``[T]``; acyclic ones only. A copy at each call."""
+        return self._copy("topological_order")
 
     @cached_property
     def _topological_order(self) -> Array:
@@ -362,11 +361,18 @@ class Topology:
     # What is made of it once
 
     def tensors(self, name: str, device: torch.device) -> Any:
-        """An integer array, or a plan of several, as tensors on a device: made once, then kept.
+        """An integer array, or a plan of several, as tensors on a device: made once, then kept. Never to be written.
 
         ``name`` is an attribute of the topology, with or without a leading underscore.
         """
         return self.found(_tensors, name, device)
+
+    def _copy(self, name: str) -> torch.Tensor:
+        """An array as a tensor that may be written: the topology does not change."""
+        if torch.compiler.is_dynamo_compiling():
+            return self.tensors(name, self.device).clone()
+        with _outside_contexts():
+            return self.tensors(name, self.device).clone()
 
     def found(self, make: Callable[..., Any], *args: Any) -> Any:
         """The value of ``make(self, *args)``, kept; a constant in a compiled function, which then depends on the key.
@@ -387,7 +393,7 @@ class Topology:
         if torch.compiler.is_dynamo_compiling():
             return make()  # traced once anyway
         if key not in self._kept:
-            with torch.inference_mode(False), _disable_current_modes():  # it outlives the context it is made in
+            with _outside_contexts():
                 self._kept[key] = make()
         return self._kept[key]
 
@@ -400,6 +406,13 @@ class Topology:
 
 
 Relative = TypeVar("Relative", bound=Topology)
+
+
+@contextmanager
+def _outside_contexts() -> Generator[None]:
+    """For tensors that outlive the inference or tracing context they are made in."""
+    with torch.inference_mode(False), _disable_current_modes():
+        yield
 
 
 @torch.compiler.assume_constant_result
@@ -440,6 +453,12 @@ def _spec(topology: Topology) -> str:
 def _known_order(topology: Topology) -> bytes | None:
     order = topology.elimination_order
     return None if order is None else order.astype("<i4").tobytes()
+
+
+def read_only(array: Array) -> Array:
+    """The array, which nobody can write to from now on."""
+    array.flags.writeable = False
+    return array
 
 
 def hashable(value: Any) -> Any:

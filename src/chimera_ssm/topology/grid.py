@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from chimera_ssm.errors import TopologyError
-from chimera_ssm.topology.base import Array, Topology, check_num_nodes
+from chimera_ssm.topology.base import Array, Topology, check_num_nodes, read_only
 
 
 class _Lattice(Topology):
@@ -34,8 +34,8 @@ class _Lattice(Topology):
 
     @cached_property
     def coordinates(self) -> Array:
-        """Coordinates of each node, ``[T, axes]``."""
-        return np.stack(np.unravel_index(np.arange(self.num_nodes), self.shape), axis=1)
+        """Coordinates of each node, ``[T, axes]``; read-only."""
+        return read_only(np.stack(np.unravel_index(np.arange(self.num_nodes), self.shape), axis=1))
 
     @cached_property
     def diameter(self) -> int:

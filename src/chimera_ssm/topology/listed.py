@@ -10,7 +10,7 @@ import torch
 
 from chimera_ssm.errors import TopologyError
 from chimera_ssm.topology import names
-from chimera_ssm.topology.base import Array, Topology, check_edges, check_num_nodes
+from chimera_ssm.topology.base import Array, Topology, check_edges, check_num_nodes, read_only
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -29,9 +29,7 @@ class Listed(Topology):
         source, target = check_edges(num_nodes, edge_index)
         name = names.digest(num_nodes, source, target)
         super().__init__(f"{type(self).__name__}({num_nodes}, {source.size}, {name!r})", num_nodes, source.size)
-        for array in (source, target):
-            array.flags.writeable = False
-        self.__dict__["_ends"] = source, target
+        self.__dict__["_ends"] = read_only(source), read_only(target)
 
     @classmethod
     def from_spec(cls, num_nodes: int, *edges: Any) -> Self:

@@ -13,6 +13,7 @@ from chimera_ssm.solvers.compiled.common import (
     empty,
     flatten,
     keep,
+    not_a_view,
     padded,
     quarters,
     terms_of,
@@ -72,7 +73,7 @@ class _ChunkMix(torch.autograd.Function):
             arrays = *arrays_of(w, scale.flatten(0, 1), b, c), _memory(v), _memory(y)
             calls.append((chunks.forward, (not calls, _line(topology, strict, v, c), arrays)))
         pool.run_each(calls, tasks, len(topologies) * _work(v, tensors[-1]))
-        return y[..., : V.shape[3]]
+        return not_a_view(y[..., : V.shape[3]])
 
     @staticmethod
     @twice(_plain)

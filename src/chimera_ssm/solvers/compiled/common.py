@@ -127,6 +127,11 @@ def joined_weights(weights: Sequence[Tensor]) -> Tensor:
     return torch.cat([w if w.shape[-1] == size else pad(w, (0, size - w.shape[-1])) for w in weights])
 
 
+def not_a_view(result: Tensor) -> Tensor:
+    """The result of a function of autograd, which PyTorch would refuse to change in place if it were a view."""
+    return result.detach()
+
+
 def empty(*shape: int, like: Tensor) -> Tensor:
     """NumPy's memory, which asks for large pages: new ones of 4 kB cost more than what is done with them."""
     return torch.from_numpy(np.empty(shape, dtype=str(like.dtype).removeprefix("torch.")))

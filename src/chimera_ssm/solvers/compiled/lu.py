@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chimera_ssm.solvers.compiled.common import arrays_of, empty, flatten, keep, twice, values_wanted
+from chimera_ssm.solvers.compiled.common import arrays_of, empty, flatten, keep, not_a_view, twice, values_wanted
 from chimera_ssm.topology import Topology
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class _MixMask(torch.autograd.Function):
         run(masks_forward, Z * G * len(topology.parts) * slots, slots, width, factors.plan,
             *arrays_of(factors.lower, factors.upper, factors.inverse, C.view(-1, T, N), B.view(-1, T, N),
                    V.view(-1, T, P), y.view(slots, -1, T, P)), work=_work(topology, C, V))  # fmt: skip
-        return y.sum(0) if slots > 1 else y[0]
+        return not_a_view(y.sum(0) if slots > 1 else y[0])
 
     @staticmethod
     @twice(_plain)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from chimera_ssm.solvers.compiled.common import arrays_of, keep, padded, twice, values_wanted
+from chimera_ssm.solvers.compiled.common import arrays_of, keep, not_a_view, padded, twice, values_wanted
 from chimera_ssm.solvers.compiled.lu import CompiledLDU, eliminated
 from chimera_ssm.topology import Topology
 
@@ -39,7 +39,7 @@ class _MixStates(torch.autograd.Function):
         y, tasks = torch.zeros_like(v), v.shape[0] * v.shape[1]
         arrays = arrays_of(factors.lower, factors.upper, factors.inverse, b, c, v, y)
         pool.run(lu_states.states_forward, tasks, factors.plan, *arrays, work=_work(factors, b, v))
-        return _by_node(y, factors, V.shape)
+        return not_a_view(_by_node(y, factors, V.shape))
 
     @staticmethod
     @twice(_plain)

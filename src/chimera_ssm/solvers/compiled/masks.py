@@ -13,7 +13,16 @@ import torch
 from torch import Tensor
 
 from chimera_ssm.solvers.blocks import join, split
-from chimera_ssm.solvers.compiled.common import flipped, joined_weights, keep, plan_of, quarters, twice, values_wanted
+from chimera_ssm.solvers.compiled.common import (
+    flipped,
+    joined_weights,
+    keep,
+    not_a_view,
+    plan_of,
+    quarters,
+    twice,
+    values_wanted,
+)
 from chimera_ssm.solvers.compiled.small import mix_small, plain_mix
 from chimera_ssm.topology import Topology
 
@@ -85,7 +94,7 @@ class _MaskMix(torch.autograd.Function):
         small = layout.products_are_small and any(ctx.needs_input_grad)
         y, products = _forward(V, layout, tensors, keep=small) if values_wanted() else (torch.empty_like(V), [])
         keep(ctx, (V, layout, *tensors), *products)
-        return y
+        return not_a_view(y)
 
     @staticmethod
     @twice(plain_mix)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chimera_ssm.solvers.compiled.common import arrays_of, flipped, keep, padded, twice
+from chimera_ssm.solvers.compiled.common import arrays_of, flipped, keep, not_a_view, padded, twice
 from chimera_ssm.topology import Topology
 
 #: Terms of a block of columns that the backward pass may keep, in bytes.
@@ -47,7 +47,7 @@ class _Series(torch.autograd.Function):
         G, _, K = wide.shape
         tasks, arrays = G * power.size * (K // kernels.LANES), (*arrays_of(weight, wide), x.numpy())
         pool.run(kernels.forward, tasks, plan, power, *arrays, work=_work(topology, power, wide))
-        return x[..., : rhs.shape[-1]]
+        return not_a_view(x[..., : rhs.shape[-1]])
 
     @staticmethod
     @twice(_plain)

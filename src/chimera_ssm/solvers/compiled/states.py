@@ -13,6 +13,7 @@ from chimera_ssm.solvers.compiled.common import (
     arrays_of,
     empty,
     keep,
+    not_a_view,
     padded,
     plan_of,
     quarters,
@@ -69,7 +70,7 @@ class _StateMix(torch.autograd.Function):
             calls.append((states.KERNELS[others][0], (d == 0, steps, tuple(arrays))))
         work = len(topologies) * _state_work(topologies[0], v, tensors[-1])
         pool.run_each(calls, tasks, work)
-        return y.view(*V.shape[:3], -1)[..., : V.shape[3]]
+        return not_a_view(y.view(*V.shape[:3], -1)[..., : V.shape[3]])
 
     @staticmethod
     @twice(_plain)

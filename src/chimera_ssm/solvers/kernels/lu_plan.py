@@ -79,7 +79,7 @@ def _make(topology: Topology) -> LUPlan:
     part = np.concatenate([[0], np.cumsum(topology.part_sizes)])
     low, high = _node_ranges(node - np.repeat(part[:-1], topology.part_sizes), descendant)
 
-    source, target = rank[topology.edge_index.cpu().numpy()]
+    source, target = rank[topology._edge_index]
     edge = np.lexsort((source, target))
     return LUPlan(
         part=part,

@@ -55,8 +55,8 @@ def sweep_plan(topology: Topology, carry: bool) -> SweepPlan:
 
 
 def _make(topology: Topology, carry: bool) -> SweepPlan:
-    source, target = topology.edge_index.cpu().numpy()
-    node = topology.topological_order.cpu().numpy()
+    source, target = topology._edge_index
+    node = topology._topological_order
     step = np.empty_like(node)
     step[node] = np.arange(node.size)
     row = topology.block_plan.place[node]

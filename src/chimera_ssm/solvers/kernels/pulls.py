@@ -39,13 +39,13 @@ def pull_plan(topology: Topology) -> PullPlan:
 
 
 def _make(topology: Topology) -> PullPlan:
-    nodes = topology.topological_order.cpu().numpy() if topology.is_acyclic else np.arange(topology.num_nodes)
+    nodes = topology._topological_order if topology.is_acyclic else np.arange(topology.num_nodes)
     return PullPlan(nodes.astype(np.int32), *entering(topology, nodes))
 
 
 def entering(topology: Topology, nodes: np.ndarray) -> tuple[np.ndarray, ...]:
     """Edges by the node they enter, nodes in the given order: ``begin``, ``edge`` and ``source`` of a `PullPlan`."""
-    source, target = topology.edge_index.cpu().numpy()
+    source, target = topology._edge_index
     step = np.empty_like(nodes)
     step[nodes] = np.arange(nodes.size)
     edge = np.argsort(step[target], kind="stable")
