@@ -15,9 +15,11 @@ from chimera_ssm.solvers.compiled.common import (
     keep,
     padded,
     quarters,
+    summed,
     terms_of,
     twice,
     values_wanted,
+    zeros,
 )
 from chimera_ssm.topology import Topology
 
@@ -98,22 +100,23 @@ def _adjoints(
     """Gradients of weight, scale, C and B of each topology; those of V are added to ``dv``, or set if ``fresh``."""
     from chimera_ssm.solvers.kernels import chunks, pool
 
-    calls, sums = [], []
+    inputs, calls, sums = [], [], []
     for topology, strict, w, scale, C, B in several:
         b, c = (padded(x, 16).flatten(0, 1) for x in (B, C))
-        line = _line(topology, strict, v, c)
-        dw, dscale = v.new_empty(line.parts, *w.shape), v.new_empty(line.parts, *scale.flatten(0, 1).shape)
-        dB, dC = v.new_zeros(2, ranges, *b.shape)
-        inputs, sums_of_tasks = arrays_of(w, scale.flatten(0, 1), b, c), arrays_of(dw, dscale, dB, dC)
-        arrays = *inputs, _memory(v), _memory(g), *sums_of_tasks, _memory(dv)
-        calls.append((chunks.backward, (fresh and not calls, ranges, line, arrays)))
+        inputs.append((_line(topology, strict, v, c), w, scale.flatten(0, 1), b, c))
+    scratch = empty(ranges, max(_states_before(line, v, c, ranges) for line, *_, c in inputs), like=v)
+    for line, w, scale, b, c in inputs:
+        dw, dscale = (empty(line.parts, *x.shape, like=v) for x in (w, scale))
+        dB, dC = (zeros(ranges, *b.shape, like=v) for _ in range(2))
+        arrays = *arrays_of(w, scale, b, c), _memory(v), _memory(g), *arrays_of(dw, dscale, dB, dC), _memory(dv)
+        calls.append((chunks.backward, (fresh and not calls, ranges, line, arrays, *arrays_of(scratch))))
         sums.append((dw, dscale, dC, dB))
     pool.run_each(calls, ranges)
     return [
         (
-            dw.sum(0),
-            dscale.sum(0).view(scale.shape),
-            *(x.sum(0)[..., : C.shape[-1]].view(C.shape) for x in (dC, dB)),
+            summed(dw),
+            summed(dscale).view(scale.shape),
+            *(summed(x)[..., : C.shape[-1]].view(C.shape) for x in (dC, dB)),
         )
         for (_, _, _, scale, C, _), (dw, dscale, dC, dB) in zip(several, sums, strict=True)
     ]
@@ -162,6 +165,12 @@ def _line(topology: Topology, strict: bool, v: Tensor, C: Tensor) -> Line:
     group = _tasks(v) // C.shape[0]
     bundle = max(bundle // group * group, min(bundle, group))
     return Line(node, edge, v.shape[1], v.shape[3] // width, width, chunk, bundle, strict)
+
+
+def _states_before(line: Line, v: Tensor, C: Tensor, ranges: int) -> int:
+    """Numbers of the states before all chunks of a bundle, of which each range has at most one at a time."""
+    chunks, tasks = -(-v.shape[2] // line.chunk), min(line.bundle, -(-_tasks(v) // ranges))
+    return tasks * chunks * C.shape[2] * line.width
 
 
 def _path(topology: Topology) -> tuple[Any, Any]:
