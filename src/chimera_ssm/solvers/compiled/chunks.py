@@ -11,6 +11,7 @@ from torch import Tensor
 from chimera_ssm.solvers.compiled.common import (
     arrays_of,
     empty,
+    empty_like,
     flatten,
     keep,
     padded,
@@ -68,7 +69,7 @@ class _ChunkMix(torch.autograd.Function):
         if not values_wanted():
             return torch.empty_like(V)
         v = _channels(V.detach())
-        y, tasks, calls = _like(v), _tasks(v), []
+        y, tasks, calls = empty_like(v), _tasks(v), []
         for topology, strict, w, scale, C, B in zip(topologies, ctx.strict, *quarters(tensors), strict=True):
             b, c = (padded(x.detach(), 16).flatten(0, 1) for x in (B, C))
             arrays = *arrays_of(w, scale.flatten(0, 1), b, c), _memory(v), _memory(y)
@@ -83,7 +84,7 @@ class _ChunkMix(torch.autograd.Function):
 
         (V, _, _, *tensors), topologies = ctx.saved_tensors, ctx.others[1]
         v, g = _channels(V), _channels(grads[0])
-        dv, ranges = _like(v), min(pool.threads_for(_work(v, tensors[-1])), _tasks(v))
+        dv, ranges = empty_like(v), min(pool.threads_for(_work(v, tensors[-1])), _tasks(v))
         several = list(zip(topologies, ctx.strict, *quarters(tuple(tensors)), strict=True))
         # Of long lines, each has sums that had better not exist all at once.
         at_once = len(several) if v.shape[2] <= _AT_ONCE else 1
@@ -126,14 +127,6 @@ def _channels(x: Tensor) -> Tensor:
     """``[Z, H, T, P]`` with zeros up to a P that tasks can divide; as it is in memory if there are none to add."""
     multiple = 16 if x.shape[3] <= _WIDTH else _WIDTH
     return x if x.shape[3] % multiple == 0 and x.stride(3) == 1 else padded(x, multiple)
-
-
-def _like(x: Tensor) -> Tensor:
-    """Memory for ``[Z, H, T, P]``, laid out as ``[Z, T, H, P]`` if x is."""
-    Z, H, T, P = x.shape
-    if H > 1 and x.stride(1) < x.stride(2):
-        return empty(Z, T, H, P, like=x).transpose(1, 2)
-    return empty(Z, H, T, P, like=x)
 
 
 def _memory(x: Tensor) -> tuple[Any, tuple[int, ...]]:

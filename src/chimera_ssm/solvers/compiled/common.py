@@ -132,8 +132,16 @@ def empty(*shape: int, like: Tensor) -> Tensor:
     return workspace.empty(shape, like.dtype)
 
 
+def empty_like(x: Tensor) -> Tensor:
+    """`empty` for the shape of ``x [Z, H, T, P]``, laid out as ``[Z, T, H, P]`` if x is."""
+    Z, H, T, P = x.shape
+    if H > 1 and x.stride(1) < x.stride(2):
+        return empty(Z, T, H, P, like=x).transpose(1, 2)
+    return empty(Z, H, T, P, like=x)
+
+
 def zeros(*shape: int, like: Tensor) -> Tensor:
-    """The same, filled with zeros."""
+    """`empty`, filled with zeros."""
     return empty(*shape, like=like).zero_()
 
 

@@ -59,7 +59,7 @@ class Workspace:
         self._kept = []
 
     def start_anew(self) -> None:
-        """Keep nothing and forget who holds the lock, as a forked child has to: writing would copy the parent's pages."""
+        """For a forked child: free the parent's buffers, writing to which would copy them, and its lock."""
         self._kept, self._lock = [], Lock()
 
     def _take(self, size: int) -> np.ndarray:

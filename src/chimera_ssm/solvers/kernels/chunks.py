@@ -203,8 +203,8 @@ def add_rows(Y, origin, stride, y, count, line, start, stop, fresh):
 def backward(first, last, fresh, ranges, line, arrays, scratch):
     """The adjoint for incoming gradients G, of the shape of V.
 
-    The states before all chunks are computed again for each bundle, into ``scratch [ranges, ·]``. With λ the gradient of the state after a chunk,
-    S = L ⊙ C Bᵀ and D = G vᵀ:
+    The states before all chunks are computed again for each bundle, into ``scratch [ranges, ·]``. With λ the gradient
+    of the state after a chunk, S = L ⊙ C Bᵀ and D = G vᵀ:
 
         ∂v = Sᵀ G + end · B λ          ∂C = (D ⊙ L) B + begin · G hᵀ      ∂L = D ⊙ C Bᵀ
         ∂begin = Σ_n C ⊙ G hᵀ          ∂B = (D ⊙ L)ᵀ C + end · v λᵀ
