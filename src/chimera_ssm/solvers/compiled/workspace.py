@@ -15,8 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-#: Bytes of the smallest buffer that is kept; the C library reuses smaller blocks itself.
-_SMALLEST = 1 << 20
+#: Bytes from which on NumPy requests huge pages.
+_HUGE = 1 << 22
+#: Bytes of the smallest buffer that is kept. The C library reuses blocks of up to 32 MB itself, for PyTorch as well.
+_SMALLEST = 1 << 25
 #: Bytes to which buffers are aligned, as those of PyTorch are.
 _ALIGNMENT = 64
 
@@ -39,13 +41,13 @@ class Workspace:
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """An uninitialised tensor, aligned to 64 bytes; in a kept buffer if there is one that fits."""
         size = prod(shape) * dtype.itemsize
-        if size < _SMALLEST:
+        if size < _HUGE:
             return torch.empty(shape, dtype=dtype)
         buffer = self._take(size)
-        # NumPy's views of an array refer to the owner of its memory. That is a memoryview here, which they cannot see
+        # A view of an array refers to the owner of its memory. That is a memoryview here, which NumPy does not look
         # through, so that every view keeps this array alive.
         offset = -buffer.ctypes.data % _ALIGNMENT
-        array = np.frombuffer(memoryview(buffer), str(dtype).removeprefix("torch."), prod(shape), offset)
+        array = np.frombuffer(buffer.data, str(dtype).removeprefix("torch."), prod(shape), offset)
         finalize(array, self._give_back, buffer).atexit = False
         return torch.from_numpy(array.reshape(shape))
 
@@ -81,7 +83,7 @@ class Workspace:
 
     def _give_back(self, buffer: np.ndarray) -> None:
         """Keep a buffer, and free the oldest until all fit the limit."""
-        if buffer.nbytes > self.limit or not self._lock.acquire(blocking=False):
+        if not _SMALLEST <= buffer.nbytes <= self.limit or not self._lock.acquire(blocking=False):
             return
         try:
             before = self._kept  # those that are dropped are freed with this list, after the lock
