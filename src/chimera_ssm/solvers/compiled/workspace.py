@@ -15,8 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-#: Bytes from which on NumPy requests huge pages.
-_HUGE = 1 << 22
 #: Bytes of the smallest buffer that is kept. The C library reuses blocks of up to 32 MB itself, for PyTorch as well.
 _SMALLEST = 1 << 25
 #: Bytes to which buffers are aligned, as those of PyTorch are.
@@ -41,7 +39,7 @@ class Workspace:
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """An uninitialised tensor, aligned to 64 bytes; in a kept buffer if there is one that fits."""
         size = prod(shape) * dtype.itemsize
-        if size < _HUGE:
+        if size < _SMALLEST:
             return torch.empty(shape, dtype=dtype)
         buffer = self._take(size)
         # A view of an array refers to the owner of its memory. That is a memoryview here, which NumPy does not look
@@ -83,7 +81,7 @@ class Workspace:
 
     def _give_back(self, buffer: np.ndarray) -> None:
         """Keep a buffer, and free the oldest until all fit the limit."""
-        if not _SMALLEST <= buffer.nbytes <= self.limit or not self._lock.acquire(blocking=False):
+        if buffer.nbytes > self.limit or not self._lock.acquire(blocking=False):
             return
         try:
             before = self._kept  # those that are dropped are freed with this list, after the lock
@@ -103,7 +101,8 @@ def _newest(buffers: list[np.ndarray], limit: int) -> list[np.ndarray]:
 
 
 workspace = Workspace(limit=1 << 29)
-os.register_at_fork(after_in_child=workspace.start_anew)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=workspace.start_anew)
 
 
 def set_workspace_limit(num_bytes: int) -> None:
