@@ -25,7 +25,7 @@ _HOMES = {
     ),
     "solvers": (
         "Choice", "Dense", "Elimination", "Neumann", "Solver", "Squaring", "Sweep", "checking", "mask", "mix",
-        "select_solver", "solve",
+        "select_solver", "set_workspace_limit", "solve",
     ),
     "nn": (
         "Block", "Chimera", "ChimeraConv", "DropPath", "Hyena", "Kind", "M2", "MLPMixer", "MixerState",

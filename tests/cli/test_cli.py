@@ -7,13 +7,14 @@ import resource
 import signal
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import torch
 
 import chimera_ssm
 from chimera_ssm import cli
-from chimera_ssm.cli.bench import alone, cases, graphs, measure, point, report, scaling, table, works
+from chimera_ssm.cli.bench import alone, cases, graphs, measure, memory, point, report, scaling, table, works
 
 PROGRAM = "import sys\nfrom chimera_ssm.cli import main\n"
 
@@ -151,6 +152,23 @@ def test_a_case_that_is_ended_by_the_system_is_named(monkeypatch):
     monkeypatch.setattr(alone, "_figures", killed)
     with pytest.raises(ValueError, match=r"^small was ended by the system, .* memory is short"):
         alone.measure_alone(cases.CASES["small"], 0.01, None)
+
+
+def settings_of_malloc(*_):
+    return [name for name in os.environ if name.startswith(("MALLOC_", "GLIBC_"))], None, None
+
+
+def test_cases_are_measured_in_ordinary_processes(monkeypatch):
+    for name in settings_of_malloc()[0]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(alone, "_figures", settings_of_malloc)
+    assert alone.measure_alone(cases.CASES["small"], 0.01, None).forward == []
+
+
+def test_extra_memory_counts_buffers_that_were_kept():
+    step = works.Mix(partial(graphs.line_both_ways, 16_384), heads=16).build().forward
+    step()
+    assert memory.extra_memory(step) >= 4 * 16_384 * 16 * 64
 
 
 def test_functions_take_turns_after_a_first_call(monkeypatch):

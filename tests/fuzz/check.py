@@ -37,7 +37,7 @@ def failures(case, threads=1):
 def _layer_failures(case, threads):
     """Relative to the largest value and the largest gradient: what is small may be what is left of large terms."""
     comparisons, condition = layer_differences(case, _changed(case, threads))
-    eps, (values, *gradients) = torch.finfo(case.mixer.D.dtype).eps, [expected for _, _, expected in comparisons]
+    eps, (values, *gradients) = torch.finfo(case.mixer.norm.D.dtype).eps, [expected for _, _, expected in comparisons]
     largest = [values.abs().max()] * 2 + [max(g.abs().max() for g in gradients if g.numel())] * (len(gradients) - 1)
     for (what, found, expected), scale in zip(comparisons, largest, strict=True):
         yield from _compare(what, found, expected, condition**2 * scale * torch.ones_like(expected), eps)

@@ -50,7 +50,7 @@ class LayerCase:
     def __str__(self):
         how = ["padded" if self.padded is not self.parts else "", "permuted" if self.order is not None else ""]
         sizes = f"{self.mixer.dim}, {self.mixer.num_heads} heads, {self.mixer.state_size} states"
-        dtype = str(self.mixer.D.dtype).removeprefix("torch.")
+        dtype = str(self.mixer.norm.D.dtype).removeprefix("torch.")
         on = ", ".join(map(str, self.padded))
         return f"layer: {self.mixer.kind} of {sizes} on {on}; " + ", ".join([*filter(None, how), dtype, self.engine])
 
@@ -126,7 +126,7 @@ def layer_differences(case, contexts):
         case: a layer case.
         contexts: context manager around the call that is tested.
     """
-    rng, dtype = np.random.default_rng([case.seed, 3]), case.mixer.D.dtype
+    rng, dtype = np.random.default_rng([case.seed, 3]), case.mixer.norm.D.dtype
     nodes = [p.num_nodes for p in case.parts]
     edges = [p.num_edges for p in case.parts]
     x = _random(rng, dtype, rng.integers(1, 3), sum(nodes), case.mixer.dim)

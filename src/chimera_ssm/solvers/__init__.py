@@ -7,6 +7,7 @@ mix    (L ⊙ C B̄ᵀ) V            select_solver                          whic
 
 from chimera_ssm.solvers.base import Solver
 from chimera_ssm.solvers.checking import checking
+from chimera_ssm.solvers.compiled.workspace import set_workspace_limit
 from chimera_ssm.solvers.dense import Dense
 from chimera_ssm.solvers.elimination import Elimination
 from chimera_ssm.solvers.neumann import Neumann
@@ -27,5 +28,6 @@ __all__ = [
     "mask",
     "mix",
     "select_solver",
+    "set_workspace_limit",
     "solve",
 ]

@@ -69,7 +69,9 @@ def mix_by_states(terms: list[Term], V: Tensor) -> Tensor:
 
 
 def _scaled(term: Term, V: Tensor) -> Tensor:
-    return V if term.scale is None else term.scale.unsqueeze(-1) * V
+    if term.scale is None:
+        return V
+    return compiled.scaled(term.scale, V) if compiled.usable(term.scale, V) else term.scale.unsqueeze(-1) * V
 
 
 def _compilable(terms: list[Term], V: Tensor) -> bool:

@@ -11,14 +11,17 @@ from contextlib import suppress
 
 def extra_memory(function: Callable[[], object]) -> int:
     """Bytes that a call needs at most, beyond what is in use before it."""
-    _trim_heap()
+    _free_memory()
     resting = _reset_peak()
     function()
     return max(0, _peak() - resting)
 
 
-def _trim_heap() -> None:
-    """Hand free memory back to the system; otherwise a call that reuses it would look too modest."""
+def _free_memory() -> None:
+    """Return unused memory to the system, kept buffers as well; otherwise a call that reuses it looks too modest."""
+    from chimera_ssm.solvers.compiled.workspace import workspace
+
+    workspace.clear()
     with suppress(AttributeError, OSError):  # other C libraries do not offer it
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -98,7 +98,7 @@ def _page(run: Run, picture: str | None) -> Iterator[str]:
     yield from ("", "## Against the baselines", "")
     yield (
         f"Work and baseline take turns of {1000 * TURN:g} ms, or one call if it takes longer, for about "
-        f"{run.seconds:g} s, each case in a process of its own that keeps the memory it frees. {LEGEND}"
+        f"{run.seconds:g} s, each case in an ordinary process of its own, without settings of malloc. {LEGEND}"
     )
     yield "Float32, random data; 12 heads, N = P = 64, B and C shared by heads and batch 1 unless said."
     yield from ("", f"| {' | '.join(HEADER)} |", "|---" * len(HEADER) + "|")

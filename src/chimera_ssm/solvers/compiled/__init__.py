@@ -9,6 +9,7 @@ from chimera_ssm.solvers.compiled.common import plain_pytorch, usable
 from chimera_ssm.solvers.compiled.lu import CompiledLDU, lu_mix_mask
 from chimera_ssm.solvers.compiled.lu_states import lu_mix_states
 from chimera_ssm.solvers.compiled.masks import mix_by_masks
+from chimera_ssm.solvers.compiled.scaling import scaled
 from chimera_ssm.solvers.compiled.series import fits, series
 from chimera_ssm.solvers.compiled.states import mix_by_states
 from chimera_ssm.solvers.compiled.undirected_line import path_factors
@@ -24,6 +25,7 @@ __all__ = [
     "mix_by_states",
     "path_factors",
     "plain_pytorch",
+    "scaled",
     "series",
     "spread",
     "usable",

@@ -11,14 +11,17 @@ from torch import Tensor
 from chimera_ssm.solvers.compiled.common import (
     arrays_of,
     empty,
+    empty_like,
     flatten,
     keep,
     not_a_view,
     padded,
     quarters,
+    summed,
     terms_of,
     twice,
     values_wanted,
+    zeros,
 )
 from chimera_ssm.topology import Topology
 
@@ -67,7 +70,7 @@ class _ChunkMix(torch.autograd.Function):
         if not values_wanted():
             return torch.empty_like(V)
         v = _channels(V.detach())
-        y, tasks, calls = _like(v), _tasks(v), []
+        y, tasks, calls = empty_like(v), _tasks(v), []
         for topology, strict, w, scale, C, B in zip(topologies, ctx.strict, *quarters(tensors), strict=True):
             b, c = (padded(x.detach(), 16).flatten(0, 1) for x in (B, C))
             arrays = *arrays_of(w, scale.flatten(0, 1), b, c), _memory(v), _memory(y)
@@ -82,7 +85,7 @@ class _ChunkMix(torch.autograd.Function):
 
         (V, _, _, *tensors), topologies = ctx.saved_tensors, ctx.others[1]
         v, g = _channels(V), _channels(grads[0])
-        dv, ranges = _like(v), min(pool.threads_for(_work(v, tensors[-1])), _tasks(v))
+        dv, ranges = empty_like(v), min(pool.threads_for(_work(v, tensors[-1])), _tasks(v))
         several = list(zip(topologies, ctx.strict, *quarters(tuple(tensors)), strict=True))
         # Of long lines, each has sums that had better not exist all at once.
         at_once = len(several) if v.shape[2] <= _AT_ONCE else 1
@@ -99,22 +102,23 @@ def _adjoints(
     """Gradients of weight, scale, C and B of each topology; those of V are added to ``dv``, or set if ``fresh``."""
     from chimera_ssm.solvers.kernels import chunks, pool
 
-    calls, sums = [], []
+    inputs, calls, sums = [], [], []
     for topology, strict, w, scale, C, B in several:
         b, c = (padded(x, 16).flatten(0, 1) for x in (B, C))
-        line = _line(topology, strict, v, c)
-        dw, dscale = v.new_empty(line.parts, *w.shape), v.new_empty(line.parts, *scale.flatten(0, 1).shape)
-        dB, dC = v.new_zeros(2, ranges, *b.shape)
-        inputs, sums_of_tasks = arrays_of(w, scale.flatten(0, 1), b, c), arrays_of(dw, dscale, dB, dC)
-        arrays = *inputs, _memory(v), _memory(g), *sums_of_tasks, _memory(dv)
-        calls.append((chunks.backward, (fresh and not calls, ranges, line, arrays)))
+        inputs.append((_line(topology, strict, v, c), w, scale.flatten(0, 1), b, c))
+    scratch = empty(ranges, max(_states_before(line, v, c, ranges) for line, *_, c in inputs), like=v)
+    for line, w, scale, b, c in inputs:
+        dw, dscale = (empty(line.parts, *x.shape, like=v) for x in (w, scale))
+        dB, dC = (zeros(ranges, *b.shape, like=v) for _ in range(2))
+        arrays = *arrays_of(w, scale, b, c), _memory(v), _memory(g), *arrays_of(dw, dscale, dB, dC), _memory(dv)
+        calls.append((chunks.backward, (fresh and not calls, ranges, line, arrays, *arrays_of(scratch))))
         sums.append((dw, dscale, dC, dB))
     pool.run_each(calls, ranges)
     return [
         (
-            dw.sum(0),
-            dscale.sum(0).view(scale.shape),
-            *(x.sum(0)[..., : C.shape[-1]].view(C.shape) for x in (dC, dB)),
+            summed(dw),
+            summed(dscale).view(scale.shape),
+            *(summed(x)[..., : C.shape[-1]].view(C.shape) for x in (dC, dB)),
         )
         for (_, _, _, scale, C, _), (dw, dscale, dC, dB) in zip(several, sums, strict=True)
     ]
@@ -124,14 +128,6 @@ def _channels(x: Tensor) -> Tensor:
     """``[Z, H, T, P]`` with zeros up to a P that tasks can divide; as it is in memory if there are none to add."""
     multiple = 16 if x.shape[3] <= _WIDTH else _WIDTH
     return x if x.shape[3] % multiple == 0 and x.stride(3) == 1 else padded(x, multiple)
-
-
-def _like(x: Tensor) -> Tensor:
-    """Memory for ``[Z, H, T, P]``, laid out as ``[Z, T, H, P]`` if x is."""
-    Z, H, T, P = x.shape
-    if H > 1 and x.stride(1) < x.stride(2):
-        return empty(Z, T, H, P, like=x).transpose(1, 2)
-    return empty(Z, H, T, P, like=x)
 
 
 def _memory(x: Tensor) -> tuple[Any, tuple[int, ...]]:
@@ -163,6 +159,12 @@ def _line(topology: Topology, strict: bool, v: Tensor, C: Tensor) -> Line:
     group = _tasks(v) // C.shape[0]
     bundle = max(bundle // group * group, min(bundle, group))
     return Line(node, edge, v.shape[1], v.shape[3] // width, width, chunk, bundle, strict)
+
+
+def _states_before(line: Line, v: Tensor, C: Tensor, ranges: int) -> int:
+    """Numbers of the states before all chunks of a bundle, of which each range has at most one at a time."""
+    chunks, tasks = -(-v.shape[2] // line.chunk), min(line.bundle, -(-_tasks(v) // ranges))
+    return tasks * chunks * C.shape[2] * line.width
 
 
 def _path(topology: Topology) -> tuple[Any, Any]:

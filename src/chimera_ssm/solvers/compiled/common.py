@@ -10,11 +10,11 @@ from functools import lru_cache, wraps
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from chimera_ssm.solvers.compiled.workspace import workspace
 from chimera_ssm.topology import Topology
 
 if TYPE_CHECKING:
@@ -133,8 +133,26 @@ def not_a_view(result: Tensor) -> Tensor:
 
 
 def empty(*shape: int, like: Tensor) -> Tensor:
-    """NumPy's memory, which asks for large pages: new ones of 4 kB cost more than what is done with them."""
-    return torch.from_numpy(np.empty(shape, dtype=str(like.dtype).removeprefix("torch.")))
+    """An uninitialised tensor on the CPU with the dtype of ``like``, in memory of the `Workspace` if it is large."""
+    return workspace.empty(shape, like.dtype)
+
+
+def empty_like(x: Tensor) -> Tensor:
+    """`empty` for the shape of ``x [Z, H, T, P]``, laid out as ``[Z, T, H, P]`` if x is."""
+    Z, H, T, P = x.shape
+    if H > 1 and x.stride(1) < x.stride(2):
+        return empty(Z, T, H, P, like=x).transpose(1, 2)
+    return empty(Z, H, T, P, like=x)
+
+
+def zeros(*shape: int, like: Tensor) -> Tensor:
+    """`empty`, filled with zeros."""
+    return empty(*shape, like=like).zero_()
+
+
+def summed(x: Tensor) -> Tensor:
+    """``Σ_k x[k]``, in the memory of ``x`` if there is one k only."""
+    return x[0] if x.shape[0] == 1 else torch.sum(x, 0, out=empty(*x.shape[1:], like=x))
 
 
 _backward_only: ContextVar[bool] = ContextVar("chimera_backward_only", default=False)

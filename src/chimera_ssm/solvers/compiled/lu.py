@@ -8,7 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chimera_ssm.solvers.compiled.common import arrays_of, empty, flatten, keep, not_a_view, twice, values_wanted
+from chimera_ssm.solvers.compiled.common import (
+    arrays_of,
+    empty,
+    flatten,
+    keep,
+    not_a_view,
+    summed,
+    twice,
+    values_wanted,
+    zeros,
+)
 from chimera_ssm.topology import Topology
 
 if TYPE_CHECKING:
@@ -33,8 +43,7 @@ class CompiledLDU:
 
         self.plan = lu_plan(topology)
         G, F = weight.shape[0], self.plan.lower_column.size
-        self.lower, self.upper = weight.new_empty(G, F), weight.new_empty(G, F)
-        self.inverse = weight.new_empty(G, topology.num_nodes)
+        self.lower, self.upper, self.inverse = (empty(G, n, like=weight) for n in (F, F, topology.num_nodes))
         parts = self.plan.part.size - 1
         tasks = parts * -(-G // LANES)
         arrays = arrays_of(weight, self.lower, self.upper, self.inverse)
@@ -48,7 +57,7 @@ class CompiledLDU:
 
         ahead, back = self.transposed() if transpose else (self.lower, self.upper)
         G, T, K = rhs.shape
-        x = rhs.new_empty(G, T, K)
+        x = empty(G, T, K, like=rhs)
         if x.numel() == 0:
             return x
         parts = self.plan.part.size - 1
@@ -121,11 +130,11 @@ class _MixMask(torch.autograd.Function):
             return torch.empty_like(V)
         slots, width = _division(topology, C.shape[0] * C.shape[1])
         (Z, G, T, N), (H, P) = C.shape, (V.shape[1], V.shape[3])
-        y = V.new_zeros(slots, Z, H, T, P)
+        y = zeros(slots, Z, H, T, P, like=V)
         run(masks_forward, Z * G * len(topology.parts) * slots, slots, width, factors.plan,
             *arrays_of(factors.lower, factors.upper, factors.inverse, C.view(-1, T, N), B.view(-1, T, N),
                    V.view(-1, T, P), y.view(slots, -1, T, P)), work=_work(topology, C, V))  # fmt: skip
-        return not_a_view(y.sum(0) if slots > 1 else y[0])
+        return not_a_view(summed(y))
 
     @staticmethod
     @twice(_plain)
@@ -137,14 +146,14 @@ class _MixMask(torch.autograd.Function):
         C, B, V = (x.contiguous() for x in ctx.saved_tensors[3:])
         slots, width = _division(topology, C.shape[0] * C.shape[1])
         (Z, G, T, N), (H, P) = C.shape, (V.shape[1], V.shape[3])
-        dweight, dC = V.new_zeros(slots, Z * H, topology.num_edges), V.new_zeros(slots, Z, G, T, N)
-        dB, dV = torch.zeros_like(B), torch.zeros_like(V)
+        dweight, dC = zeros(slots, Z * H, topology.num_edges, like=V), zeros(slots, Z, G, T, N, like=V)
+        dB, dV = zeros(*B.shape, like=B), zeros(*V.shape, like=V)
         rows = tuple(arrays_of(factors.lower, factors.upper, *factors.transposed()))
         run(masks_backward, Z * G * len(topology.parts) * slots, slots, width, factors.plan, rows,
             *arrays_of(factors.inverse, C.view(-1, T, N), B.view(-1, T, N), V.view(-1, T, P),
                    grad.reshape(-1, T, P), dweight, dC.view(slots, -1, T, N), dB.view(-1, T, N),
                    dV.view(-1, T, P)), work=3 * _work(topology, C, V))  # fmt: skip
-        return None, None, dweight.sum(0), dC.sum(0), dB, dV
+        return None, None, summed(dweight), summed(dC), dB, dV
 
 
 def _division(topology: Topology, groups: int) -> tuple[int, int]:

@@ -7,7 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from chimera_ssm.solvers.compiled.common import arrays_of, keep, not_a_view, padded, twice, values_wanted
+from chimera_ssm.solvers.compiled.common import (
+    arrays_of,
+    empty,
+    keep,
+    not_a_view,
+    padded,
+    summed,
+    twice,
+    values_wanted,
+    zeros,
+)
 from chimera_ssm.solvers.compiled.lu import CompiledLDU, eliminated
 from chimera_ssm.topology import Topology
 
@@ -36,7 +46,7 @@ class _MixStates(torch.autograd.Function):
         if not values_wanted():
             return torch.empty_like(V)
         b, c, v = (_by_rank(x, factors, size) for x, size in _sizes(B, C, V))
-        y, tasks = torch.zeros_like(v), v.shape[0] * v.shape[1]
+        y, tasks = zeros(*v.shape, like=v), v.shape[0] * v.shape[1]
         arrays = arrays_of(factors.lower, factors.upper, factors.inverse, b, c, v, y)
         pool.run(lu_states.states_forward, tasks, factors.plan, *arrays, work=_work(factors, b, v))
         return not_a_view(_by_node(y, factors, V.shape))
@@ -50,13 +60,13 @@ class _MixStates(torch.autograd.Function):
         b, c, v, g = (_by_rank(x, factors, size) for x, size in _sizes(B, C, V, *grads))
         (heads, parts), work = v.shape[:2], _work(factors, b, v)
         ranges = min(pool.threads_for(work), heads * parts)
-        dweight = v.new_empty(parts, *weight.shape)
-        db, dc, dv = v.new_zeros(ranges, *b.shape), v.new_zeros(ranges, *c.shape), torch.zeros_like(v)
+        dweight = empty(parts, *weight.shape, like=v)
+        db, dc, dv = zeros(ranges, *b.shape, like=v), zeros(ranges, *c.shape, like=v), zeros(*v.shape, like=v)
         rows = tuple(arrays_of(factors.lower, factors.upper, *factors.transposed()))
         arrays = arrays_of(factors.inverse, b, c, v, g, dweight, db, dc, dv)
         pool.run(lu_states.states_backward, ranges, ranges, factors.plan, rows, *arrays, work=work)
-        dC, dB, dV = (_by_node(x, factors, y.shape) for x, y in ((dc.sum(0), C), (db.sum(0), B), (dv, V)))
-        return None, None, dweight.sum(0), dC, dB, dV
+        dC, dB, dV = (_by_node(x, factors, y.shape) for x, y in ((summed(dc), C), (summed(db), B), (dv, V)))
+        return None, None, summed(dweight), dC, dB, dV
 
 
 def _sizes(B: Tensor, C: Tensor, *channels: Tensor) -> list[tuple[Tensor, int]]:
@@ -69,15 +79,21 @@ def _sizes(B: Tensor, C: Tensor, *channels: Tensor) -> list[tuple[Tensor, int]]:
 def _by_rank(x: Tensor, factors: CompiledLDU, size: int) -> Tensor:
     """``[Z, H, T, K]`` → ``[Z·H, K/size, T, size]``, nodes in the order of elimination, with zeros after the last."""
     node = torch.from_numpy(factors.plan.node)
-    x = padded(x.detach(), size).flatten(0, 1).index_select(1, node)
-    return x.unflatten(2, (-1, size)).transpose(1, 2).contiguous()
+    x = padded(x.detach(), size).flatten(0, 1)
+    x = torch.index_select(x, 1, node, out=empty(*x.shape, like=x))
+    return _copied(x.unflatten(2, (-1, size)).transpose(1, 2))
 
 
 def _by_node(x: Tensor, factors: CompiledLDU, shape: torch.Size) -> Tensor:
     """The reverse."""
     node = torch.from_numpy(factors.plan.node)
-    x = x.transpose(1, 2).flatten(2)
-    return torch.empty_like(x).index_copy_(1, node, x)[..., : shape[-1]].view(shape)
+    x = _copied(x.transpose(1, 2)).flatten(2)
+    return empty(*x.shape, like=x).index_copy_(1, node, x)[..., : shape[-1]].view(shape)
+
+
+def _copied(x: Tensor) -> Tensor:
+    """A contiguous copy."""
+    return empty(*x.shape, like=x).copy_(x)
 
 
 def _work(factors: CompiledLDU, b: Tensor, v: Tensor) -> int:

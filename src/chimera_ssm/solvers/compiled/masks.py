@@ -14,6 +14,7 @@ from torch import Tensor
 
 from chimera_ssm.solvers.blocks import join, split
 from chimera_ssm.solvers.compiled.common import (
+    empty,
     flipped,
     joined_weights,
     keep,
@@ -24,6 +25,7 @@ from chimera_ssm.solvers.compiled.common import (
     values_wanted,
 )
 from chimera_ssm.solvers.compiled.small import mix_small, plain_mix
+from chimera_ssm.solvers.compiled.workspace import workspace
 from chimera_ssm.topology import Topology
 
 #: Numbers of M that exist at once: enough to keep threads busy, few enough to stay in a cache.
@@ -47,7 +49,7 @@ class _Scratch(local):
     def _make(self, name: str, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
         size = prod(shape)
         if size > _MASK_ELEMENTS:
-            return torch.empty(shape, dtype=dtype)
+            return workspace.empty(shape, dtype)
         if (name, dtype) not in self.kept or self.kept[name, dtype].numel() < size or len(self.views) > 64:
             self.views.clear()  # they hold on to the memory before
             with torch.inference_mode(False):  # it may be used for training next
@@ -79,7 +81,7 @@ def _forward(V: Tensor, layout: Layout, tensors: tuple[Tensor, ...], keep: bool)
     """The mix, and the products S of each chunk if they are to be kept."""
     inputs = _Inputs(layout, *quarters(tensors))
     v = layout.rows(V)
-    y, kept = v.new_empty(v.shape), []
+    y, kept = empty(*v.shape, like=v), []
     for chunk in layout.chunks:
         S = inputs.products(chunk, keep)
         M = inputs.masks(chunk, S)
@@ -103,7 +105,7 @@ class _MaskMix(torch.autograd.Function):
         count = 4 * len(layout.topologies)
         inputs, kept = _Inputs(layout, *quarters(tuple(saved[:count]))), saved[count:]
         v, g = layout.rows(V), layout.rows(grads[0])
-        dV, gradients = v.new_empty(v.shape), _Gradients(inputs)
+        dV, gradients = empty(*v.shape, like=v), _Gradients(inputs)
         for number, chunk in enumerate(layout.chunks):
             S = kept[number] if kept else inputs.products(chunk, keep=False)
             M = inputs.masks(chunk, S)
@@ -250,7 +252,7 @@ class _Inputs:
         """``S = C Bᵀ``, ``[pairs, groups, parts·side, columns]``; in memory of its own if it is to be kept."""
         layout, dtype = self.layout, self.weight.dtype
         shape = len(layout.pairs), chunk.heads // layout.share, layout.parts * layout.side, layout.columns
-        S = torch.empty(shape, dtype=dtype) if keep else _scratch.get("S", dtype, *shape)
+        S = empty(*shape, like=self.weight) if keep else _scratch.get("S", dtype, *shape)
         for (C, B), out in zip(self.pairs, S.view(shape[0], -1, layout.side, layout.columns), strict=True):
             torch.bmm(chunk.of_groups(C), layout.widened("B", chunk.of_groups(B)).mT, out=out)
         return S
@@ -289,7 +291,7 @@ class _Gradients:
             dM.view(chunk.heads, *S.shape[2:]).numpy(), self.weight.numpy(), self.scale.numpy(), dS.numpy(), work=work,
         )  # fmt: skip
         dS = (dS[0] if splits == 1 else dS.sum(0)).view(S.shape[0], -1, layout.side, layout.columns)
-        self.pairs = self.pairs or [(C.new_empty(C.shape), B.new_empty(B.shape)) for C, B in inputs.pairs]
+        self.pairs = self.pairs or [(empty(*C.shape, like=C), empty(*B.shape, like=B)) for C, B in inputs.pairs]
         for (C, B), (dC, dB), d in zip(inputs.pairs, self.pairs, layout.narrowed(dS), strict=True):
             torch.bmm(d, chunk.of_groups(B), out=chunk.of_groups(dC))
             torch.bmm(d.mT, chunk.of_groups(C), out=chunk.of_groups(dB))

@@ -9,7 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chimera_ssm.solvers.compiled.common import arrays_of, flipped, keep, not_a_view, padded, twice
+from chimera_ssm.solvers.compiled.common import (
+    arrays_of,
+    empty,
+    flipped,
+    keep,
+    not_a_view,
+    padded,
+    summed,
+    twice,
+    zeros,
+)
 from chimera_ssm.topology import Topology
 
 #: Terms of a block of columns that the backward pass may keep, in bytes.
@@ -43,7 +53,7 @@ class _Series(torch.autograd.Function):
 
         keep(ctx, (weight, rhs, topology, powers))
         wide, power = padded(rhs, kernels.LANES), np.array(powers)
-        x, plan = torch.empty_like(wide), kernels.series_plan(topology)
+        x, plan = empty(*wide.shape, like=wide), kernels.series_plan(topology)
         G, _, K = wide.shape
         tasks, arrays = G * power.size * (K // kernels.LANES), (*arrays_of(weight, wide), x.numpy())
         pool.run(kernels.forward, tasks, plan, power, *arrays, work=_work(topology, power, wide))
@@ -59,14 +69,14 @@ class _Series(torch.autograd.Function):
         wide, g = (padded(x, kernels.LANES) for x in (rhs, grad))
         power, wanted = np.array(powers), ctx.needs_input_grad[1]
         plans = kernels.series_plan(topology), kernels.series_plan(flipped(topology))
-        db = torch.empty_like(wide) if wanted else wide.new_empty(0, 0, 0)
+        db = empty(*(wide.shape if wanted else (0, 0, 0)), like=wide)
         (G, _, K), work = wide.shape, 4 * _work(topology, power, wide)
         tasks = G * power.size
         slots = min(K // kernels.LANES, -(-pool.threads_for(work) // tasks))
-        dw = weight.new_zeros(slots, *weight.shape)
+        dw = zeros(slots, *weight.shape, like=weight)
         arrays = *arrays_of(weight, wide, g), dw.numpy(), db.numpy()
         pool.run(kernels.backward, tasks * slots, slots, *plans, power, *arrays, work=work)
-        return dw.sum(0), db[..., : rhs.shape[-1]] if wanted else None, None, None
+        return summed(dw), db[..., : rhs.shape[-1]] if wanted else None, None, None
 
 
 def _work(topology: Topology, power: np.ndarray, x: Tensor) -> float:

@@ -17,9 +17,11 @@ from chimera_ssm.solvers.compiled.common import (
     padded,
     plan_of,
     quarters,
+    summed,
     terms_of,
     twice,
     values_wanted,
+    zeros,
 )
 from chimera_ssm.topology import Topology
 
@@ -102,8 +104,8 @@ def _adjoints(
         plan, (others, begin, edge, place, latest) = plan_of(topology, carry=True), _other_edges(topology)
         b, c = (padded(x, states.STATES).flatten(0, 1) for x in (B, C))
         segment, bundle = _division(topology, b.shape[2] // states.STATES, backward=True)
-        dw, dscale = v.new_empty(parts, *w.shape), v.new_empty(parts, *scale.flatten(0, 1).shape)
-        dB, dC = v.new_zeros(2, ranges, *b.shape)
+        dw, dscale = (empty(parts, *x.shape, like=v) for x in (w, scale.flatten(0, 1)))
+        dB, dC = (zeros(ranges, *b.shape, like=v) for _ in range(2))
         steps = states.BackSteps(
             plan.node, plan.carried, begin, edge, place, _source_slots(topology), _places(topology, segment),
             latest, plan.slot, _back_slots(topology), plan.slots, segment, bundle,
@@ -114,9 +116,9 @@ def _adjoints(
     pool.run_each(calls, ranges)
     return [
         (
-            dw.sum(0),
-            dscale.sum(0).view(scale.shape),
-            *(x.sum(0)[..., : C.shape[-1]].view(C.shape) for x in (dC, dB)),
+            summed(dw),
+            summed(dscale).view(scale.shape),
+            *(summed(x)[..., : C.shape[-1]].view(C.shape) for x in (dC, dB)),
         )
         for (_, _, scale, C, _), (dw, dscale, dC, dB) in zip(several, sums, strict=True)
     ]

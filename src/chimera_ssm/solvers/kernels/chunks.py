@@ -200,11 +200,11 @@ def add_rows(Y, origin, stride, y, count, line, start, stop, fresh):
 
 
 @kernel
-def backward(first, last, fresh, ranges, line, arrays):
+def backward(first, last, fresh, ranges, line, arrays, scratch):
     """The adjoint for incoming gradients G, of the shape of V.
 
-    The states before all chunks are computed again for each bundle. With λ the gradient of the state after a chunk,
-    S = L ⊙ C Bᵀ and D = G vᵀ:
+    The states before all chunks are computed again for each bundle, into ``scratch [ranges, ·]``. With λ the gradient
+    of the state after a chunk, S = L ⊙ C Bᵀ and D = G vᵀ:
 
         ∂v = Sᵀ G + end · B λ          ∂C = (D ⊙ L) B + begin · G hᵀ      ∂L = D ⊙ C Bᵀ
         ∂begin = Σ_n C ⊙ G hᵀ          ∂B = (D ⊙ L)ᵀ C + end · v λᵀ
@@ -218,10 +218,10 @@ def backward(first, last, fresh, ranges, line, arrays):
     (heads, _), (groups, nodes, N), dtype = w.shape, B.shape, B.dtype
     size, width, tasks = line.chunk, line.width, heads * line.parts
     chunks, states, most = -(-nodes // size), N * width, min(line.bundle, -(-tasks // ranges))
-    memory, before = room(most * states, dtype), room(most * chunks * states, dtype)
+    memory = room(most * states, dtype)
     share, own = room_to_share(size, N, dtype), room_of_own(size, width, N, dtype)
     for r in range(first, last):
-        end = tasks * (r + 1) // ranges
+        before, end = scratch[r], tasks * (r + 1) // ranges
         for low in range(tasks * r // ranges, end, line.bundle):
             recall(before, low, min(low + line.bundle, end), own, share.b, w, beta, B, V, line)
             clear(memory, 0, memory.size)
