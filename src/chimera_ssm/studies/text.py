@@ -9,7 +9,7 @@ from chimera_ssm.recipes import find_recipe
 from chimera_ssm.studies.study import Row, Section, Study, differences
 from chimera_ssm.training.recipe import Recipe
 
-MASKED, LAYERS = "Masked words", "Layers controlled"
+MASKED, LAYERS, ABLATION = "Masked words", "Layers controlled", "What the resolvent and the convolution contribute"
 _LENGTH, _LONGEST = 128, 2048
 
 #: The paper's table 1: loss and accuracy of masked words, then the tasks of GLUE.
@@ -99,7 +99,9 @@ def _small_glue(name: str, train_limit: int) -> Study:
         name,
         replace(recipe, epochs=3, warmup_epochs=0.2, train_limit=train_limit),
         doc=f"Fine-tuned on {TASKS[name].folder}, on {train_limit:,} texts, from the models above.",
-        learning_rates=(),
+        learning_rates=(2e-4, 5e-4, 1.5e-3),
+        sweep={"eval_every": 100_000},
+        validation=0.1,
     )
 
 
@@ -133,6 +135,16 @@ STUDIES = {
                 ("Chimera, 2 layers", {"num_hidden_layers": 2, "expand": 4, "num_heads": 12}),
                 ("BERT, 2 layers", {"mixer": "bert", "num_hidden_layers": 2}),
                 "Chimera with 2 layers has expand 4. In the paper 12, 6 and 6 layers, 70 million parameters.",
+            ),
+            Section(
+                ABLATION,
+                (
+                    Row("Chimera dag", {}),
+                    Row("Chimera, L = I", {"resolvent": "identity"}),
+                    Row("Chimera without convolution", {"conv": False}),
+                    Row("Chimera, L = I, without convolution", {"resolvent": "identity", "conv": False}),
+                ),
+                note="With L = I tokens meet in the convolution alone; without both they do not meet at all.",
             ),
             Section(
                 f"Trained at length {_LENGTH}, tested at 512 and 2,048",
