@@ -166,9 +166,9 @@ def test_cases_are_measured_in_ordinary_processes(monkeypatch):
 
 
 def test_extra_memory_counts_buffers_that_were_kept():
-    step = works.Mix(partial(graphs.line_both_ways, 8192), heads=8).build().forward
+    step = works.Mix(partial(graphs.line_both_ways, 16_384), heads=16).build().forward
     step()
-    assert memory.extra_memory(step) >= 4 * 8192 * 8 * 64
+    assert memory.extra_memory(step) >= 4 * 16_384 * 16 * 64
 
 
 def test_functions_take_turns_after_a_first_call(monkeypatch):
