@@ -17,7 +17,7 @@ from torch import Tensor
 
 #: Bytes of the smallest buffer that is kept. The C library reuses blocks of up to 32 MB itself, for PyTorch as well.
 _SMALLEST = 1 << 25
-#: Bytes to which buffers are aligned, as those of PyTorch are.
+#: Bytes to which kept buffers are aligned, as those of PyTorch are.
 _ALIGNMENT = 64
 
 
@@ -37,15 +37,19 @@ class Workspace:
         self._lock = Lock()
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """An uninitialised tensor, aligned to 64 bytes; in a kept buffer if there is one that fits."""
-        size = prod(shape) * dtype.itemsize
+        """An uninitialised tensor; if it is large, in a kept buffer of about its size, if there is one.
+
+        NumPy allocates it, because the aligned blocks that PyTorch asks for fragment the heap: with these, a training
+        step of a text model needs a tenth more memory.
+        """
+        size, name = prod(shape) * dtype.itemsize, str(dtype).removeprefix("torch.")
         if size < _SMALLEST:
-            return torch.empty(shape, dtype=dtype)
+            return torch.from_numpy(np.empty(shape, name))
         buffer = self._take(size)
         # A view of an array refers to the owner of its memory. That is a memoryview here, which NumPy does not look
         # through, so that every view keeps this array alive.
         offset = -buffer.ctypes.data % _ALIGNMENT
-        array = np.frombuffer(buffer.data, str(dtype).removeprefix("torch."), prod(shape), offset)
+        array = np.frombuffer(buffer.data, name, prod(shape), offset)
         finalize(array, self._give_back, buffer).atexit = False
         return torch.from_numpy(array.reshape(shape))
 
