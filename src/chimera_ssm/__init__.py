@@ -30,7 +30,8 @@ _HOMES = {
     "nn": (
         "Block", "Chimera", "ChimeraConv", "DropPath", "Hyena", "Kind", "M2", "MLPMixer", "MixerState",
         "NeighbourConv", "OnDAG",
-        "OnGraph", "OnGrid", "OnLine", "OnTwoLines", "OnUndirectedLine", "S4", "WindowConv", "influence",
+        "OnGraph", "OnGrid", "OnLine", "OnRaster", "OnTwoLines", "OnUndirectedLine", "S4", "WindowConv",
+        "influence",
         "mark_undecayed", "resolvent_share",
     ),
     "models": (

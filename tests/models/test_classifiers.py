@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from transformers import ViTForImageClassification
+from transformers import AutoModelForImageClassification, ViTForImageClassification
 
 import chimera_ssm as chimera
 
@@ -10,7 +10,8 @@ SIZES = {
     "hidden_size": 48, "num_hidden_layers": 3, "patch_size": 4, "image_size": 16, "num_channels": 1, "num_labels": 5,
     "state_size": 8, "num_heads": 4,
 }  # fmt: skip
-MIXERS = ("chimera", "s4", "hyena", "vit")
+MIXERS = ("chimera", "s4", "hyena", "vit", "s4_vit", "hyena_vit")
+IN_VIT = pytest.mark.parametrize("mixer", ["s4_vit", "hyena_vit"])
 ALL = pytest.mark.parametrize("mixer", MIXERS)
 
 
@@ -44,6 +45,44 @@ def test_vit_sizes():
     assert (base.config.num_attention_heads, small.config.num_attention_heads) == (12, 6)
 
 
+@IN_VIT
+def test_a_mixer_in_place_of_attention(mixer):
+    """Class token and positions, then layers of norm, mixer, norm and MLP with residuals; the class token is read."""
+    torch.manual_seed(0)
+    model = chimera.image_classifier(mixer, **SIZES).eval()
+    pixels, vit = torch.randn(2, 1, 16, 16), model.vit
+    patches = vit.embeddings.patch_embeddings(pixels)
+    x = torch.cat([vit.embeddings.cls_token.expand(2, -1, -1), patches], dim=1) + vit.embeddings.position_embeddings
+    line = chimera.UndirectedLine(17)
+    for layer in vit.layers:
+        x = x + layer.attention.mixer(layer.layernorm_before(x), line)
+        x = x + layer.mlp(layer.layernorm_after(x))
+    torch.testing.assert_close(model(pixels).logits, model.classifier(vit.layernorm(x)[:, 0]))
+    assert isinstance(layer.attention.mixer, {"s4_vit": chimera.S4, "hyena_vit": chimera.Hyena}[mixer])
+    assert layer.mlp.fc1.weight.shape == (4 * 48, 48)
+
+
+@IN_VIT
+def test_a_mixer_in_vit_comes_back_from_a_folder(mixer, tmp_path):
+    model = chimera.image_classifier(mixer, **SIZES).eval()
+    model.save_pretrained(tmp_path)
+    twin, info = AutoModelForImageClassification.from_pretrained(tmp_path, output_loading_info=True)
+    assert not info["missing_keys"] | info["unexpected_keys"]
+    assert type(twin) is type(model)
+    assert all(torch.equal(a, b) for a, b in zip(twin.parameters(), model.parameters(), strict=True))
+    assert twin(torch.randn(1, 1, 8, 24), output_hidden_states=True).hidden_states[-1].shape == (1, 13, 48)
+    undecayed = {n for n, p in model.named_parameters() if getattr(p, "_no_weight_decay", False)}
+    assert "vit.embeddings.cls_token" in undecayed
+    assert ("vit.layers.0.attention.mixer.log_decay" in undecayed) == (mixer == "s4_vit")
+
+
+@pytest.mark.parametrize(("mixer", "parameters"), [("s4_vit", 81_250_024), ("hyena_vit", 87_325_672)])
+def test_sizes_of_vit_b_with_other_mixers(mixer, parameters):
+    with torch.device("meta"):
+        model = chimera.image_classifier(mixer, num_hidden_layers=12, num_labels=1000)
+    assert model.num_parameters() == parameters
+
+
 def test_vit_drops_whole_branches_of_samples():
     model = chimera.image_classifier("vit", **SIZES, drop_path=0.5)
     assert [layer.dropout.probability for layer in model.vit.layers] == [0, 0.25, 0.5]
@@ -73,7 +112,7 @@ def test_parameters_match_across_topologies(topology):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: chimera.image_classifier("mlp"), "mixer must be one of chimera, s4, hyena, vit; found 'mlp'"),
+        (lambda: chimera.image_classifier("mlp"), "one of chimera, s4, hyena, vit, s4_vit, hyena_vit; found 'mlp'"),
         (lambda: chimera.match_parameters("mlp", 10), "mixer must be one of"),
         (
             lambda: chimera.match_parameters("s4", 10, **SIZES),

@@ -11,7 +11,6 @@ import chimera_ssm as chimera
 from chimera_ssm import ChimeraForImageClassification, ChimeraImageConfig, ChimeraImageModel, ChimeraImageProcessor
 
 MILLION = 10**6
-VIT_S = 22_050_664  # parameters of the ViT-S/16 that the paper rounds to 22M
 VARIANTS = {
     "2d": {},
     "2d, sqrt, none": {"normalize": "sqrt", "sharing": "none"},
@@ -19,6 +18,8 @@ VARIANTS = {
     "2d, row": {"sharing": "row", "expand": 1},
     "fwd_rev": {"topology": "fwd_rev"},
     "fwd": {"topology": "fwd"},
+    "fwd_rev, window of the grid": {"topology": "fwd_rev", "conv_window": "grid"},
+    "fwd, window of the grid": {"topology": "fwd", "conv_window": "grid"},
     "s4": {"mixer": "s4"},
     "hyena": {"mixer": "hyena"},
 }
@@ -37,8 +38,8 @@ def images(*shape, seed=1):
 @pytest.mark.parametrize(
     ("name", "target", "tolerance"),
     [
-        ("chimera_image_base", 88 * MILLION, 0.02),
-        ("chimera_image_small", VIT_S, 0.06),
+        ("chimera_image_base", 88 * MILLION, 0.03),
+        ("chimera_image_small", 22 * MILLION, 0.03),
         ("chimera_image_tiny", 3.1 * MILLION, 0.02),
         ("chimera_image_test", 30_000, 0.02),
     ],
@@ -48,6 +49,52 @@ def test_sizes_of_presets(name, target, tolerance):
         model = chimera.create_model(name)
     assert model.device.type == "meta"
     assert abs(model.num_parameters() / target - 1) < tolerance
+
+
+def test_the_defaults_are_the_base_model():
+    """Twelve heads of 128, also without a number of heads: it follows from the width."""
+    with torch.device("meta"):
+        base, plain = chimera.create_model("chimera_image_base"), ChimeraForImageClassification(ChimeraImageConfig())
+    assert {layer.mixer.num_heads for layer in plain.chimera.layers} == {12}
+    for name in (
+        "hidden_size",
+        "num_hidden_layers",
+        "state_size",
+        "patch_size",
+        "image_size",
+        "normalize",
+        "injection",
+    ):
+        assert getattr(base.config, name) == getattr(plain.config, name), name
+    assert base.chimera.num_parameters() == plain.chimera.num_parameters()
+    small = chimera.create_model("chimera_image_small", num_hidden_layers=1).chimera.layers[0].mixer
+    assert (small.num_heads, small.width // small.num_heads) == (3, 256)
+
+
+@pytest.mark.parametrize("topology", ["fwd_rev", "fwd"])
+def test_with_the_grid_s_window_topologies_differ_in_the_resolvent_alone(topology):
+    """Without paths, a flattened image is treated as the grid is, up to the number of DAGs."""
+    model = build(topology=topology, conv_window="grid", resolvent="identity").eval()
+    mixer, grid = model.chimera.layers[0].mixer, chimera.Grid((3, 4))
+    assert mixer.conv.weight.shape[1:] == (3, 3)
+    x = images(1, 12, 32)
+    changed = x.clone()
+    changed[:, 5] += 1  # row 1, column 1
+    seen = (mixer(x, grid) != mixer(changed, grid)).any(-1)[0].view(3, 4)
+    assert seen.tolist() == [[True] * 3 + [False]] * 3
+
+
+def test_the_paper_s_initial_values():
+    """0.02 at every width, steps drawn independently, no constant biases."""
+    torch.manual_seed(0)
+    model = chimera.create_model("chimera_image_test", hidden_size=128, num_heads=32, init="paper")
+    weights = torch.cat([p.flatten() for n, p in model.named_parameters() if n.endswith("proj.weight")])
+    assert 0.95 * 0.02 < weights.std() < 1.05 * 0.02
+    mixer = model.chimera.layers[0].mixer
+    assert mixer.conv.bias[mixer.width :].std() > 0.1
+    share = (nn.functional.softplus(mixer.step_bias) / 7 / 0.001).log() / torch.tensor(100.0).log()
+    assert ((share > 0) & (share < 1)).all()
+    assert any(len({int(s) for s in 32 * column}) < 32 for column in share.T)  # not one in each of 32 intervals
 
 
 def test_presets_build_by_name_with_overrides():
@@ -68,6 +115,8 @@ def test_presets_build_by_name_with_overrides():
         (lambda: build(hiden_size=8), "no setting of chimera_image_test .* did you mean 'hidden_size'"),
         (lambda: build(topology="3d"), "topology must be one of 2d, fwd_rev, fwd; found '3d'"),
         (lambda: build(sharing="all"), "sharing must be one of none, .*; found 'all'"),
+        (lambda: build(conv_window="line"), "conv_window must be one of topology, grid; found 'line'"),
+        (lambda: build(init="ours"), "init must be one of average, paper; found 'ours'"),
         (lambda: build(normalize="max"), "normalize must be one of mean, sqrt; found 'max'"),
         (lambda: build(mixer="mlp"), "mixer must be one of chimera, s4, hyena; found 'mlp'"),
         (lambda: build(hidden_size=0), "hidden_size must be an integer of at least 1, found 0"),

@@ -10,6 +10,7 @@ CASES = {
     "two lines": (chimera.OnTwoLines(), chimera.UndirectedLine(6)),
     "undirected line": (chimera.OnUndirectedLine(), chimera.UndirectedLine(6)),
     "grid": (chimera.OnGrid(2), chimera.Grid((3, 4))),
+    "grid, read row after row": (chimera.OnRaster(), chimera.Grid((3, 4))),
     "graph": (chimera.OnGraph(), chimera.Graph(5, [[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]])),
 }
 

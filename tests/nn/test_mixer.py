@@ -23,6 +23,8 @@ KINDS = {
     "image, sqrt, no sharing": (chimera.OnGrid(sharing="none", normalize="sqrt"), chimera.Grid((6, 4))),
     "video": (chimera.OnGrid(num_axes=3, sharing="row"), chimera.Grid((2, 3, 4))),
     "four axes": (chimera.OnGrid(num_axes=4, sharing="complete"), chimera.Grid((2, 3, 2, 2))),
+    "image, read row after row": (chimera.OnRaster(), chimera.Grid((4, 6))),
+    "video, read forward": (chimera.OnRaster(3, both=False), chimera.Grid((2, 3, 4))),
     "dag": (chimera.OnDAG(), zoo.random_dag(T, 40)),
     "graph as dags": (chimera.OnDAG(normalize="sqrt"), zoo.random_graph(T, 30)),
     "graph": (chimera.OnGraph(), zoo.random_graph(T, 30)),
@@ -418,13 +420,34 @@ def test_identity_is_the_mixer_without_paths(name):
     assert torch.equal(rows.nonzero()[:, -1].unique(), torch.tensor([3]))
 
 
+@pytest.mark.parametrize("both", [True, False])
+def test_a_grid_read_row_after_row_is_the_line_but_for_its_window(both):
+    """Without convolutions the two mixers are the same function of the same parameters."""
+    torch.manual_seed(0)
+    kind, line = (chimera.OnTwoLines(), chimera.UndirectedLine(T)) if both else (chimera.OnLine(), chimera.Line(T))
+    mixers = [chimera.Chimera(DIM, 4, 8, kind=k, conv=False).double() for k in (chimera.OnRaster(both=both), kind)]
+    mixers[1].load_state_dict(mixers[0].state_dict())
+    results = []
+    for mixer, topology in zip(mixers, (chimera.Grid((4, 6)), line), strict=True):
+        x = features(2).requires_grad_()
+        y = mixer(x, topology)
+        results.append([y, *torch.autograd.grad(y.square().sum(), [x, *mixer.parameters()])])
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs)
+    whole = chimera.batch([chimera.Grid((4, 3)), chimera.Grid((3, 4))])
+    x = features(2)
+    parts = [mixers[0](x[:, :12], chimera.Grid((4, 3))), mixers[0](x[:, 12:], chimera.Grid((3, 4)))]
+    torch.testing.assert_close(mixers[0](x, whole), torch.cat(parts, dim=1))
+
+
 @ALL
 def test_without_paths_and_convolution_only_steps_of_neighbours_matter(name):
     """They enter β; with a projected injection nothing does."""
     mixer, topology = build(name, conv=False, resolvent="identity")
     x = features().requires_grad_()
     gradient = torch.autograd.grad(mixer(x, topology)[5].sum(), x)[0]
-    source, target = topology.edge_index
+    read = chimera.UndirectedLine(T) if isinstance(mixer.kind, chimera.OnRaster) else topology
+    source, target = read.edge_index
     neighbours = {5} if mixer.kind.injection == "projected" else {5, *source[target == 5].tolist()}
     assert set(gradient.abs().sum(-1).nonzero().flatten().tolist()) <= neighbours
     assert gradient[5].abs().max() > 0

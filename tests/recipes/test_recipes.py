@@ -8,10 +8,12 @@ import torch
 
 from chimera_ssm.models import create_model, image_classifier
 from chimera_ssm.recipes import all_recipes, find_recipe
+from chimera_ssm.training.graph_task import SIZES as GRAPH_SIZES
 from chimera_ssm.training.image_task import SIZES
 from chimera_ssm.training.settings import as_dict, from_dict
 
-# The paper's tables of hyperparameters, for ViT-B, Chimera-B, and Chimera-S where it differs.
+# The paper's tables of hyperparameters, for ViT-B, Chimera-B, and Chimera-S where it differs; layers, heads and N of
+# Chimera-B and the evaluation's crop are of the authors' code.
 PAPER = {
     "image_size": (224, 224, 224),
     "betas": ((0.9, 0.999), (0.9, 0.999), (0.9, 0.999)),
@@ -22,7 +24,7 @@ PAPER = {
     "schedule": ("cosine", "cosine", "cosine"),
     "warmup_epochs": (10, 10, 10),
     "patch_size": (16, 16, 16),
-    "num_hidden_layers": (12, 22, 22),
+    "num_hidden_layers": (12, 23, 22),
     "hidden_size": (768, 768, 384),
     "drop_path": (0.3, 0.3, 0.1),
     "randaugment_magnitude": (9, 9, 9),
@@ -33,8 +35,25 @@ PAPER = {
     "erase": (0.25, 0.25, 0.25),
     "label_smoothing": (0.1, 0.25, 0.25),
     "ema": (0.99996, 0.99996, 0.99996),
+    "eval_crop": (0.9, 0.9, 0.9),
 }
 NAMES = "image/imagenet-vit", "image/imagenet", "image/imagenet-small"
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    {
+        "num_heads": (12, 3),
+        "state_size": (64, 48),
+        "topology": ("2d", "2d"),
+        "sharing": ("diagonal", "diagonal"),
+        "normalize": ("sqrt", "sqrt"),
+        "injection": ("step", "step"),
+        "init": ("paper", "paper"),
+    }.items(),
+)
+def test_imagenet_has_the_papers_mixer(key, values):
+    assert tuple(getattr(find_recipe(name, "paper"), key) for name in NAMES[1:]) == values
 
 
 @pytest.mark.parametrize("key", PAPER)
@@ -43,7 +62,7 @@ def test_imagenet_has_the_papers_values(key):
 
 
 @pytest.mark.parametrize(
-    ("name", "millions", "tolerance"), [(NAMES[0], 86.6, 0.02), (NAMES[1], 88, 0.02), (NAMES[2], 22.05, 0.06)]
+    ("name", "millions", "tolerance"), [(NAMES[0], 86.6, 0.01), (NAMES[1], 88, 0.03), (NAMES[2], 22, 0.03)]
 )
 def test_imagenet_models_have_the_papers_sizes(name, millions, tolerance):
     recipe = find_recipe(name)
@@ -79,18 +98,34 @@ def test_names_and_scales_that_do_not_exist_are_refused():
     assert find_recipe("image/digits", "laptop") == find_recipe("image/digits")
 
 
-# The paper's table of hyperparameters on the Long Range Graph Benchmark.
+# Learning rate and epochs of each task of GLUE, of the authors' code.
+GLUE = {
+    "mnli": (1e-4, 2), "rte": (1e-5, 3), "qqp": (5e-5, 3), "qnli": (5e-5, 7), "sst2": (5e-5, 2), "stsb": (3e-5, 10),
+    "mrpc": (8e-5, 10), "cola": (1e-4, 10),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("task", GLUE)
+def test_glue_has_the_authors_values(task):
+    recipe = find_recipe(f"text/glue-{task}", "paper")
+    assert (recipe.lr, recipe.epochs, recipe.length) == (*GLUE[task], 256)
+
+
+# The paper's table of hyperparameters on the Long Range Graph Benchmark; what it says of N, epochs and the local layer
+# is not what its authors' code does, whose networks have the numbers of parameters that the paper prints.
 LRGB = {
     "lr": (0.001, 0.0015, 0.0035, 0.0035),
     "dropout": (0.1, 0.1, 0.05, 0.05),
     "num_hidden_layers": (8, 8, 8, 8),
     "hidden_size": (64, 64, 64, 64),
-    "state_size": (96, 80, 64, 64),
+    "state_size": (64, 64, 64, 64),
     "num_heads": (2, 4, 4, 4),
     "batch_size": (64, 64, 32, 32),
-    "epochs": (200, 200, 200, 200),
-    "local": ("gcn", "gcn", "gcn", "gcn"),
+    "epochs": (250, 250, 250, 250),
+    "local": ("gated_gcn",) * 4,
     "weight_decay": (0, 0, 0, 0),
+    "part": ("validation",) * 4,
+    "export": ("best",) * 4,
 }
 GRAPHS = "peptides-func", "peptides-struct", "pascalvoc-sp", "coco-sp"
 
@@ -101,9 +136,9 @@ def test_graphs_have_the_papers_values(key):
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_graph_presets_are_those_of_the_recipes(name):
+def test_graph_presets_of_the_authors_are_those_of_the_recipes(name):
     recipe = find_recipe(f"graph/{name}", "paper")
     with torch.device("meta"):
-        config = create_model(f"chimera_graph_{name.replace('-', '_')}").config
-    for key in ("dropout", "num_hidden_layers", "hidden_size", "state_size", "num_heads", "local", "expand"):
-        assert getattr(config, key) == getattr(recipe, key)
+        config = create_model(f"chimera_graph_{name.replace('-', '_')}_authors").config
+    for key in GRAPH_SIZES:
+        assert getattr(config, key) == getattr(recipe, key), key

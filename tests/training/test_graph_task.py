@@ -153,7 +153,7 @@ def test_evaluation_on_other_data_keeps_the_runs_mean(finished, tmp_path):
 def test_one_molecule_can_be_evaluated_and_other_targets_are_refused(finished, tmp_path):
     (tmp_path / "one.csv").write_text("smiles,y,z\nCCO,1.2,3\n")
     recipe = replace(finished.recipe, data=str(tmp_path / "one.csv"))
-    assert evaluate(finished, recipe, latest_checkpoint(finished))[1:] == (1, recipe.data)
+    assert evaluate(finished, recipe, latest_checkpoint(finished))[1:] == (1, recipe.data, 4)
     with pytest.raises(ValueError, match=r"does not fit the run: num_labels of its graphs is 2, and 1 of those"):
         evaluate(finished, replace(recipe, targets="y,z"), latest_checkpoint(finished))
 

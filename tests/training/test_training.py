@@ -147,7 +147,7 @@ def test_the_model_is_loaded_by_its_users_and_scores_as_the_run_said(finished):
 def test_evaluation_repeats_the_last_metrics_and_takes_other_sizes(finished):
     checkpoint = latest_checkpoint(finished)
     same = evaluate(finished, finished.recipe, checkpoint)
-    assert same == (pytest.approx(finished.result["metrics"], abs=1e-6), 449, "test data")
+    assert same == (pytest.approx(finished.result["metrics"], abs=1e-6), 449, "test data", finished.result["steps"])
     twice = evaluate(finished, replace(finished.recipe, image_size=16), checkpoint).metrics
     assert twice.keys() == finished.result["metrics"].keys()
     assert twice["loss"] != finished.result["metrics"]["loss"]

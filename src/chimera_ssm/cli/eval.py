@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> None:
     from rich.table import Table
 
     from chimera_ssm.training.bookkeeper import Interrupted
-    from chimera_ssm.training.checkpoints import step_of
+    from chimera_ssm.training.checkpoints import best_path
     from chimera_ssm.training.files import write_json
     from chimera_ssm.training.fit import evaluate, latest_checkpoint
     from chimera_ssm.training.lock import held
@@ -52,15 +52,16 @@ def run(args: argparse.Namespace) -> None:
     writes = args.json is not None and run.folder.resolve() in args.json.resolve().parents
     with held(run.folder) if writes else nullcontext():
         try:
-            metrics, count, evaluated_on = evaluate(run, replace(run.recipe, **given(args, run.recipe)), checkpoint)
+            recipe = replace(run.recipe, export="raw", **given(args, run.recipe))  # nothing is exported
+            metrics, count, evaluated_on, step = evaluate(run, recipe, checkpoint)
         except Interrupted as stop:
             raise KeyboardInterrupt(str(stop)) from None
         if args.json is not None:
             write_json(args.json, metrics)
     state = "finished" if run.result is not None else "unfinished"
-    print(f"{run.name}, {state}, after step {step_of(checkpoint)}: {evaluated_on}, {count:,} samples", flush=True)
-    if run.recipe.export == "best":
-        print("model/ has the weights that were best on validation data, perhaps those of an earlier step")
+    print(f"{run.name}, {state}, after step {step}: {evaluated_on}, {count:,} samples", flush=True)
+    if run.recipe.export == "best" and checkpoint != (best := best_path(run.checkpoints)):
+        print(f"model/ has the weights that were best on validation data, perhaps those of an earlier step: {best}")
     table = Table()
     names = [name for name in metrics if not name.endswith("_ema")]
     for column in ("weights", *names):

@@ -20,6 +20,7 @@ from chimera_ssm.models.image import (
     image_classifier,
     match_parameters,
 )
+from chimera_ssm.models.image.classifiers import MixerViTConfig, MixerViTForImageClassification
 from chimera_ssm.models.registry import create_model, list_models
 from chimera_ssm.models.text import (
     ChimeraForMaskedLM,
@@ -36,6 +37,9 @@ AutoConfig.register(ChimeraImageConfig.model_type, ChimeraImageConfig)
 AutoModel.register(ChimeraImageConfig, ChimeraImageModel)
 AutoModelForImageClassification.register(ChimeraImageConfig, ChimeraForImageClassification)
 AutoImageProcessor.register(ChimeraImageConfig, image_processor_classes={"pil": ChimeraImageProcessor})
+AutoConfig.register(MixerViTConfig.model_type, MixerViTConfig)
+AutoModelForImageClassification.register(MixerViTConfig, MixerViTForImageClassification)
+AutoImageProcessor.register(MixerViTConfig, image_processor_classes={"pil": ChimeraImageProcessor})
 AutoConfig.register(ChimeraGraphConfig.model_type, ChimeraGraphConfig)
 AutoModel.register(ChimeraGraphConfig, ChimeraGraphModel)
 

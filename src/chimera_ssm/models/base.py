@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -15,6 +15,8 @@ from chimera_ssm.nn.conv import LocalConv
 from chimera_ssm.nn.hyena import HyenaFilter
 from chimera_ssm.nn.mlp_mixer import BlockDiagonal
 from chimera_ssm.nn.norm import HeadNorm
+
+T = TypeVar("T")
 
 
 class ChimeraPreTrainedModel(PreTrainedModel):
@@ -39,13 +41,7 @@ class ChimeraPreTrainedModel(PreTrainedModel):
         return (model, info) if output_loading_info else model
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Draw the parameters that a module holds itself, except those that came from a checkpoint."""
-        loaded = [p for p in module.parameters(recurse=False) if getattr(p, "_is_hf_initialized", False)]
-        values = [p.detach().clone() for p in loaded]
-        self._draw(module)
-        with torch.no_grad():
-            for parameter, value in zip(loaded, values, strict=True):
-                parameter.copy_(value)
+        draw_missing(module, self._draw)
 
     def _draw(self, module: nn.Module) -> None:
         """Projections and embeddings truncated normal, biases 0, norms 1; mixers and their parts know their own."""
@@ -56,10 +52,32 @@ class ChimeraPreTrainedModel(PreTrainedModel):
                 nn.init.zeros_(module.bias)
         elif isinstance(module, (nn.Embedding, BlockDiagonal)):
             nn.init.trunc_normal_(module.weight, std=std)
-        elif isinstance(module, (nn.RMSNorm, nn.LayerNorm, HeadNorm, LocalConv, HyenaFilter)):
+        elif isinstance(module, (nn.RMSNorm, nn.LayerNorm)):
             module.reset_parameters()
-        elif isinstance(module, (Chimera, S4, Hyena, M2)):
-            module.reset_own_parameters()
+        else:
+            draw_mixer(module)
+
+
+def draw_missing(module: nn.Module, draw: Callable[[nn.Module], T]) -> T:
+    """Draw the parameters that a module holds itself, except those that came from a checkpoint; what ``draw`` says."""
+    loaded = [p for p in module.parameters(recurse=False) if getattr(p, "_is_hf_initialized", False)]
+    values = [p.detach().clone() for p in loaded]
+    said = draw(module)
+    with torch.no_grad():
+        for parameter, value in zip(loaded, values, strict=True):
+            parameter.copy_(value)
+    return said
+
+
+def draw_mixer(module: nn.Module) -> bool:
+    """Draw the parameters of a mixer, or of a part of one, that know how themselves; whether it is one."""
+    if isinstance(module, (HeadNorm, LocalConv, HyenaFilter)):
+        module.reset_parameters()
+    elif isinstance(module, (Chimera, S4, Hyena, M2)):
+        module.reset_own_parameters()
+    else:
+        return False
+    return True
 
 
 def _check_layers(missing: Iterable[str], unexpected: Iterable[str]) -> None:

@@ -31,15 +31,18 @@ def matching_width(count: Callable[[int], int], target: int, step: int, what: st
     return best
 
 
-def chimera_step(num_heads: int | None = None, expand: int = 2, **_: Any) -> int:
+def chimera_step(num_heads: int | None = None, expand: int = 2, head_size: int = 64, **_: Any) -> int:
     """Widths that keep Chimera's heads whole are multiples of this."""
-    heads = 64 if num_heads is None else num_heads
+    heads = head_size if num_heads is None else num_heads
     return heads // gcd(heads, expand)
 
 
 def initial_range(config: Any) -> float:
     """Deviation of the initial weights of a Transformer as wide as ``config``: the usual 0.02 is for 768 features.
 
-    With 48 it would make queries, keys and values so small that little is learned for hundreds of steps.
+    With 48 it would make queries, keys and values so small that little is learned for hundreds of steps. The paper has
+    0.02 at any width.
     """
+    if config.init == "paper":
+        return config.initializer_range
     return config.initializer_range * sqrt(768 / config.hidden_size)

@@ -6,7 +6,7 @@ from chimera_ssm.nn.decay import mark_undecayed
 from chimera_ssm.nn.graph_conv import ChimeraConv
 from chimera_ssm.nn.hyena import Hyena
 from chimera_ssm.nn.influence import influence
-from chimera_ssm.nn.kinds import Kind, OnDAG, OnGraph, OnGrid, OnLine, OnTwoLines, OnUndirectedLine
+from chimera_ssm.nn.kinds import Kind, OnDAG, OnGraph, OnGrid, OnLine, OnRaster, OnTwoLines, OnUndirectedLine
 from chimera_ssm.nn.m2 import M2
 from chimera_ssm.nn.mixer import Chimera, MixerState
 from chimera_ssm.nn.mlp_mixer import MLPMixer
@@ -29,6 +29,7 @@ __all__ = [
     "OnGraph",
     "OnGrid",
     "OnLine",
+    "OnRaster",
     "OnTwoLines",
     "OnUndirectedLine",
     "WindowConv",

@@ -270,6 +270,49 @@ class OnGrid(Kind):
 
 
 @dataclass(frozen=True)
+class OnRaster(Kind):
+    """A grid read as a line in raster order, row after row: the resolvent is the line's, the convolution the grid's.
+
+    It differs from `OnGrid` in the resolvent alone, for comparisons of topologies. The convolution is centred: even
+    where the line is read forward only, a node's V, B and C depend on the nodes next to it that come later.
+
+    Args:
+        num_axes: 2 for images, 3 for videos and volumes.
+        both: whether the line is also read backward, with B, C and steps of its own.
+    """
+
+    num_axes: int = 2
+    both: bool = True
+
+    @property
+    def num_steps(self) -> int:
+        return len(self.sets)
+
+    @property
+    def sets(self) -> tuple[int, ...]:
+        return (0, 1) if self.both else (0,)
+
+    def conv(self, channels: int) -> LocalConv:
+        return OnGrid(self.num_axes).conv(channels)
+
+    def accepts(self, topology: Topology) -> str | None:
+        return OnGrid(self.num_axes).accepts(topology)
+
+    def terms(self, topology, steps, edge_step, node_mask, projected=None):
+        return [
+            (line, dag_adjacency(line, steps[:, :, d], injection=self._injection(projected, d), node_mask=node_mask))
+            for d, line in enumerate(topology._relatives(Batch, _raster_lines, self.both))
+        ]
+
+
+def _raster_lines(topology: Topology, both: bool) -> tuple[Batch, ...]:
+    """The nodes of each part as a line, forward and, if ``both``, backward."""
+    directions = (False, True) if both else (False,)
+    lines = [Batch(tuple(Line(part.num_nodes, reverse) for part in topology.parts)) for reverse in directions]
+    return tuple(line.to(topology.device) for line in lines)
+
+
+@dataclass(frozen=True)
 class OnDAG(Kind):
     """Any acyclic graph; a graph with cycles, alone or in a batch, is replaced by its `dags`, which share everything.
 

@@ -18,6 +18,7 @@ from chimera_ssm.solvers import Neumann, Solver, mix, solve
 from chimera_ssm.topology import Line, Topology
 
 RESOLVENTS = ("exact", "identity")
+INITS = ("average", "paper")
 
 
 class MixerState(NamedTuple):
@@ -55,6 +56,8 @@ class Chimera(nn.Module):
         conv: whether V, B and C go through a local convolution.
         resolvent: ``"exact"``, or ``"identity"`` for L = I with everything else unchanged: what the mixer does without
             paths, for ablations.
+        init: initial values: with ``"average"`` C · B starts near one, so that the mix starts as an average, and the
+            steps of the heads are spread evenly over their range; with ``"paper"`` all are drawn independently.
         solver: the fastest exact one if omitted.
         dt_min: least initial step.
         dt_max: largest initial step; both are multiplied by the kind's `step_scales`.
@@ -80,6 +83,7 @@ class Chimera(nn.Module):
         kind: Kind | None = None,
         conv: bool = True,
         resolvent: str = "exact",
+        init: str = "average",
         solver: Solver | None = None,
         dt_min: float = 0.001,
         dt_max: float = 0.1,
@@ -88,7 +92,7 @@ class Chimera(nn.Module):
         self.dim, self.width, self.state_size = dim, expand * dim, state_size
         self.num_heads = max(1, self.width // 64) if num_heads is None else num_heads
         self.groups, self.kind, self.solver = groups, OnGraph() if kind is None else kind, solver
-        self.resolvent, self.dt_range = resolvent, (dt_min, dt_max)
+        self.resolvent, self.init, self.dt_range = resolvent, init, (dt_min, dt_max)
         self._check_sizes(edge_dim)
 
         H, S, J = self.num_heads, self.kind.num_steps, self.kind.num_injections
@@ -97,8 +101,8 @@ class Chimera(nn.Module):
         self.splits = [self.width if gate else 0, channels, H * S, H * J]
         self.in_proj = nn.Linear(dim, sum(self.splits), bias=False)
         self.conv = self.kind.conv(channels) if conv else None
-        if self.conv is not None:
-            # C · B starts near one, so that the mix starts as an average: silu(bias)² = 1 / N.
+        if self.conv is not None and init == "average":
+            # C · B starts near one: silu(bias)² = 1 / N.
             self.conv.constant_from, self.conv.constant = self.width, _inverse_silu(state_size**-0.5)
         shared_bias = getattr(self.kind, "shared_bias", False)
         self.step_bias = nn.Parameter(torch.empty(H, 1 if shared_bias else S))
@@ -112,6 +116,8 @@ class Chimera(nn.Module):
     def _check_sizes(self, edge_dim: int | None) -> None:
         if self.resolvent not in RESOLVENTS:
             raise ValueError(f"resolvent must be one of {RESOLVENTS}, found {self.resolvent!r}")
+        if self.init not in INITS:
+            raise ValueError(f"init must be one of {INITS}, found {self.init!r}")
         if self.width % self.num_heads:
             raise ValueError(
                 f"the inner width {self.width} (expand · dim) must be divisible by num_heads, found {self.num_heads}"
@@ -130,7 +136,7 @@ class Chimera(nn.Module):
         return [p for p in (self.step_bias, self.edge_bias, self.norm.D) if p is not None]
 
     def reset_parameters(self) -> None:
-        """Steps log-uniform in [dt_min, dt_max], spread over the heads; all else as the modules do."""
+        """Steps log-uniform in [dt_min, dt_max]; all else as the modules do."""
         self.in_proj.reset_parameters()
         if self.conv is not None:
             self.conv.reset_parameters()
@@ -143,11 +149,12 @@ class Chimera(nn.Module):
     def reset_own_parameters(self) -> None:
         """Steps alone: the parameters that are in none of the mixer's modules."""
         low, high = map(math.log, self.dt_range)
+        uniform = _stratified if self.init == "average" else torch.rand_like
         scales = self.step_bias.new_tensor(self.kind.step_scales[: self.step_bias.shape[1]])
         with torch.no_grad():
             for bias, scale in ((self.step_bias, scales), (self.edge_bias, self.kind.edge_step_scale)):
                 if bias is not None:
-                    steps = torch.exp(low + (high - low) * _stratified(bias))
+                    steps = torch.exp(low + (high - low) * uniform(bias))
                     bias.copy_(inverse_softplus(steps * scale))
 
     def extra_repr(self) -> str:

@@ -16,6 +16,7 @@ from threading import Event, Lock
 from typing import Any
 
 from chimera_ssm.studies.study import Study
+from chimera_ssm.training.checkpoints import best_path
 from chimera_ssm.training.files import read_json, write_json
 from chimera_ssm.training.lock import make_folder
 from chimera_ssm.training.recipe import Machine, Recipe
@@ -71,6 +72,7 @@ def conduct(
         for (n, s), r in recipes.items()
     }
     trained = workers.train(runs)
+    tested = _test(study, trained, workers)
     results = {}
     for row in study.rows:
         folders = [run_folder(folder, row.name, f"seed-{s}") for s in range(study.seeds)]
@@ -80,7 +82,7 @@ def conduct(
             found[0]["parameters"],
             runs[folders[0]][1].lr,
             {f"{lr:g}": figure for lr, figure in sweeps[row.name].items()},
-            {TEST: _by_metric(study, [r["metrics"] for r in found])},
+            {TEST: _by_metric(study, [tested[f] for f in folders])},
             sum(r["seconds"] for r in found) / len(found),
             sum(not r["metrics"] for r in found),
         )
@@ -95,7 +97,7 @@ def count_steps(study: Study) -> int:
     """Steps of a study and of what comes then: runs and further evaluations."""
     trained = [(sum(row.changes is not None for row in section.rows), section) for section in study.shown]
     further = sum(rows * len(section.evaluations) * study.seeds for rows, section in trained)
-    own = len(study.rows) * (len(study.learning_rates) + study.seeds) + further
+    own = len(study.rows) * (len(study.learning_rates) + study.seeds * (2 if study.test else 1)) + further
     return own + sum(map(count_steps, study.then.values()))
 
 
@@ -130,6 +132,13 @@ def _best(study: Study, sweep: Mapping[float, float]) -> float | None:
     """The learning rate with the best figure, of equal ones the smallest; NaN is the worst; none of none."""
     sign = 1 if study.larger_is_better else -1
     return max(sorted(sweep), key=lambda lr: (not isnan(sweep[lr]), sign * sweep[lr]), default=None)
+
+
+def _test(study: Study, trained: Mapping[Path, dict[str, Any]], workers: Workers) -> dict[Path, dict[str, float]]:
+    """Metrics on test data: those that training ended with, or of one evaluation of the weights chosen before."""
+    if study.test:
+        return workers.evaluate({folder: (folder, TEST, study.test) for folder in trained})
+    return {folder: result["metrics"] for folder, result in trained.items()}
 
 
 def _by_metric(study: Study, seeds: list[Mapping[str, float]]) -> dict[str, list[float]]:
@@ -250,10 +259,12 @@ class Workers:
     def _evaluate(self, folder: Path, title: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         name = re.sub(r"[^\w.-]+", "-", title)
         path = folder / f"eval-{name}.json"
-        diverged = open_run(folder).result is None
+        run = open_run(folder)
+        diverged = run.result is None
+        weights = best_path(run.checkpoints) if run.recipe.export == "best" else folder
         if not diverged and not path.exists():
             options = [f"--{key}={value}" for key, value in changes.items()]
-            self._call("eval", str(folder), *options, "--json", str(path), log=folder / "log.txt")
+            self._call("eval", str(weights), *options, "--json", str(path), log=folder / "log.txt")
         self.advance(str(path))
         found = {} if diverged else read_json(path, dict, "delete it, and give the same command again")
         return {key: nan if value is None else value for key, value in found.items()}

@@ -16,25 +16,29 @@ def _row(name: str, changes: Mapping[str, Any], *paper: float) -> Row:
     return Row(name, changes, {metric: figure / 100 for metric, figure in zip(metrics, paper, strict=False)})
 
 
-def _mixers(vit: Mapping[str, Any], s4: Mapping[str, Any], hyena: Mapping[str, Any]) -> Section:
+def _mixers(vit: Mapping[str, Any], s4: Mapping[str, Any], hyena: Mapping[str, Any], note: str) -> Section:
     rows = (
         _row("Chimera 2d", {}, 81.4, 82.1, 95.4, 95.9),
         _row("ViT", vit, 78.8, 80.6, 94.2, 95.2),
         _row("S4-ViT", s4, 79.4, 80.4, 94.2, 95.1),
         _row("Hyena-ViT", hyena, 78.4, 76.4, 94.0, 93.0),
     )
-    return Section(MIXERS, rows, expected=("Chimera 2d", ("ViT", "S4-ViT", "Hyena-ViT")))
+    return Section(MIXERS, rows, expected=("Chimera 2d", ("ViT", "S4-ViT", "Hyena-ViT")), note=note)
 
 
-_TWO_D = (77.8, 76.7, 93.9, 93.5)
 _TOPOLOGIES = Section(
     TOPOLOGIES,
     (
-        _row("Chimera 2d", {}, *_TWO_D),
-        _row("Chimera fwd_rev", {"topology": "fwd_rev"}, 76.5, 75.6, 93.4, 92.8),
-        _row("Chimera fwd", {"topology": "fwd"}, 73.8, 73.8, 91.6, 91.6),
+        _row("Chimera 2d", {}, 77.8, 76.7, 93.9, 93.5),
+        _row("Chimera fwd_rev", {"topology": "fwd_rev", "conv_window": "grid"}, 76.5, 75.6, 93.4, 92.8),
+        _row("Chimera fwd", {"topology": "fwd", "conv_window": "grid"}, 73.8, 73.8, 91.6, 91.6),
+        _row("Chimera 2d, L = I", {"resolvent": "identity"}),
+        _row("Chimera 2d, no convolution", {"conv": False}),
     ),
     expected=("Chimera 2d", "Chimera fwd_rev", "Chimera fwd"),
+    note="The first three have the same convolution, 3 × 3 patches, and differ in the resolvent alone; through the "
+    "convolution fwd, too, sees the next patch of its row and those of the row below. The last two show what the "
+    "convolution does without the resolvent, and the resolvent without the convolution.",
 )
 _SHARING = Section(
     SHARING,
@@ -59,6 +63,7 @@ _FASHION = replace(
     eval_every=100_000,  # evaluated at the end alone
 )
 _BASE, _SMALL = find_recipe("image/imagenet", "paper"), find_recipe("image/imagenet-small", "paper")
+_IN_VIT = differences(_BASE, find_recipe("image/imagenet-vit", "paper"))
 _AVERAGED: dict[str, Any] = {
     "metric": "top1_ema",
     "also": ("top1", "top5_ema", "top5"),
@@ -75,8 +80,13 @@ STUDIES = {
         learning_rates=(1e-3, 2e-3, 4e-3),
         sweep={"epochs": 2},
         sections=(
-            replace(_TOPOLOGIES, note=_NOTE),
-            replace(_mixers({"mixer": "vit"}, {"mixer": "s4"}, {"mixer": "hyena"}), note=_NOTE),
+            replace(_TOPOLOGIES, note=f"{_TOPOLOGIES.note} {_NOTE}"),
+            _mixers(
+                {"mixer": "vit"},
+                {"mixer": "s4"},
+                {"mixer": "hyena"},
+                f"S4 and Hyena are in Chimera's block here, in ViT's at the paper's scale. {_NOTE}",
+            ),
             replace(_SHARING, note=_NOTE),
             Section(
                 "Normalisers, and twice the image size",
@@ -91,9 +101,11 @@ STUDIES = {
         recipe=_BASE,
         sections=(
             _mixers(
-                differences(_BASE, find_recipe("image/imagenet-vit", "paper")),
-                {"mixer": "s4"},
-                {"mixer": "hyena", "num_hidden_layers": 18},  # 88 million, too
+                _IN_VIT,
+                _IN_VIT | {"mixer": "s4_vit"},
+                _IN_VIT | {"mixer": "hyena_vit"},
+                "S4-ViT and Hyena-ViT are ViT-B, with its class token and positions and S4 (N = 64) or Hyena "
+                "in place of attention.",
             ),
         ),
         seeds=1,

@@ -84,9 +84,10 @@ def _method(study: Study) -> str:
         if rates
         else "Every row has the learning rate of its recipe"
     )
+    chosen = " Of each run those weights are taken that were best on validation data." if study.test else ""
     return (
         f"Recipe `{study.recipe_name}` with {_words(budget)}. {tuned} and {study.seeds} "
-        f"seed{'s' if study.seeds > 1 else ''}; the test data choose nothing. Figures are "
+        f"seed{'s' if study.seeds > 1 else ''}; the test data choose nothing.{chosen} Figures are "
         f"{' and '.join(map(_unit, study.metrics))}: mean ± standard deviation over seeds."
     )
 

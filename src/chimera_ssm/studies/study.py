@@ -75,6 +75,8 @@ class Study:
         also: further metrics to report.
         standard: an order is claimed beyond two standard errors of the means, or two standard deviations of a seed.
         majority: whether to compare with guessing the most frequent class.
+        test: settings of the evaluation that gives the figures on test data, where the recipe chooses weights by the
+            data's own validation part (``export="best"``); if there are none, training ends with that evaluation.
         then: further studies, by name of their folder, that start from this one's runs: in their rows ``from_`` is a
             row of this study, and each seed starts from the run of the same seed.
         figures: pictures by name, made by functions of `chimera_ssm.studies.figures`.
@@ -95,6 +97,7 @@ class Study:
     also: tuple[str, ...] = ()
     standard: Literal["errors", "deviations"] = "errors"
     majority: bool = False
+    test: Mapping[str, Any] = field(default_factory=dict)
     then: Mapping[str, Study] = field(default_factory=dict)
     figures: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     matched: bool = True

@@ -17,7 +17,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 
 from chimera_ssm.data.samples import contents
-from chimera_ssm.training.checkpoints import checkpoint_path, checkpoints, prune
+from chimera_ssm.training.checkpoints import best_path, checkpoint_path, checkpoints, prune
 from chimera_ssm.training.course import learning_rate
 from chimera_ssm.training.module import TrainingModule
 from chimera_ssm.training.records import Records
@@ -148,7 +148,10 @@ class Bookkeeper(Callback):
         )
 
     def _keep_best(self, trainer: L.Trainer, module: TrainingModule) -> None:
-        if module.recipe.export == "best" and (which := module.improved()) and trainer.is_global_zero:
+        if module.recipe.export != "best" or (which := module.improved()) is None:
+            return
+        trainer.save_checkpoint(best_path(self.run.checkpoints))
+        if trainer.is_global_zero:
             export(self.run, module, which)
 
     def _save(self, trainer: L.Trainer, module: TrainingModule) -> None:

@@ -26,6 +26,11 @@ def checkpoint_path(folder: Path, step: int) -> Path:
     return folder / f"step-{step:09d}.ckpt"
 
 
+def best_path(folder: Path) -> Path:
+    """Where the checkpoint is that was best on validation data, with ``export=best``."""
+    return folder / "best.ckpt"
+
+
 def step_of(path: Path) -> int:
     """The step in a checkpoint's name."""
     return int(path.stem.partition("-")[2])

@@ -116,11 +116,12 @@ def _prepare(run: Run, module: TrainingModule, anew: bool) -> None:
 
 
 class Evaluation(NamedTuple):
-    """Metrics, with the weights as trained and averaged, and what they were measured on: how many samples, of what."""
+    """Metrics, with the weights as trained and averaged; how many samples of what they were measured on; which step."""
 
     metrics: dict[str, float]
     samples: int
     evaluated_on: str
+    step: int
 
 
 def evaluate(run: Run, recipe: Recipe, checkpoint: Path) -> Evaluation:
@@ -142,7 +143,8 @@ def evaluate(run: Run, recipe: Recipe, checkpoint: Path) -> Evaluation:
         machine = Machine(accelerator=run.machine.accelerator, devices=1, precision=run.machine.precision)
         trainer = _trainer(recipe, machine, [signals])
         trainer.validate(module, loader(samples, batches, recipe.seed, run.machine.workers), verbose=False)
-    return Evaluation(module.results, len(samples), f"{task.tested_on} data" if are_own else recipe.data)
+    evaluated_on = f"{task.tested_on} data" if are_own else recipe.data
+    return Evaluation(module.results, len(samples), evaluated_on, state["chimera"]["step"])
 
 
 def _are_own(run: Run, data: str) -> bool:

@@ -51,6 +51,7 @@ class GraphRecipe(Recipe):
     terms: int | None = setting(None, "highest power of the truncated series; none: the diameter", least=1)
     squared: bool = setting(False, "neumann: the paper's product, to the next power of two")
     dag_roots: int = setting(1, "dag: roots, each of which gives two DAGs", least=1)
+    init: Literal["average", "paper"] = setting("average", "initial values: C · B near one, or the paper's")
     dt_min: float = setting(0.001, "least initial step", above=0)
     dt_max: float = setting(0.1, "largest initial step", above=0)
     hidden_size: int = setting(64, "features of a node", least=1)
@@ -62,6 +63,10 @@ class GraphRecipe(Recipe):
     pooling: Literal["mean", "sum", "max"] = setting("mean", "how nodes become a graph")
     head_layers: int = setting(4, "linear layers of the head", least=1)
     dropout: float = setting(0.0, "probability of dropping a feature", least=0, below=1)
+
+    @property
+    def evaluates_on_validation(self) -> bool:
+        return self.part == "validation" or super().evaluates_on_validation
 
     def task(self) -> GraphTask:
         from chimera_ssm.training.graph_task import GraphTask

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SIZES = (
     "hidden_size", "num_hidden_layers", "state_size", "num_heads", "expand", "mlp_ratio", "head_layers", "dropout",
     "mixer", "arrangement", "local", "edge_messages", "norm", "final_norm", "gate", "conv", "injection", "resolvent",
-    "normalize", "gamma", "shared_bias", "terms", "squared", "dag_roots", "dt_min", "dt_max", "pooling",
+    "normalize", "gamma", "shared_bias", "terms", "squared", "dag_roots", "init", "dt_min", "dt_max", "pooling",
     "position_features",
 )  # fmt: skip
 FACTS = (

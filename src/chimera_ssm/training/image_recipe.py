@@ -30,18 +30,22 @@ class ImageRecipe(Recipe):
         1.0, "part of the shorter side kept in evaluation; 1: all of the image", above=0, most=1, at_eval=True
     )
 
-    mixer: Literal["chimera", "s4", "hyena", "vit"] = setting("chimera", "what mixes the patches")
+    mixer: Literal["chimera", "s4", "hyena", "vit", "s4_vit", "hyena_vit"] = setting(
+        "chimera", "what mixes the patches; …_vit: in ViT's layers"
+    )
     hidden_size: int = setting(64, "features of a patch", least=1)
     num_hidden_layers: int = setting(4, "blocks", least=1)
     patch_size: int = setting(1, "side of a patch, in pixels", least=1)
     state_size: int = setting(16, "N of Chimera", least=1)
-    num_heads: int | None = setting(None, "H of Chimera; none: heads of 64 features", least=1)
+    num_heads: int | None = setting(None, "H of Chimera; none: heads of 128 features", least=1)
     topology: Literal["2d", "fwd_rev", "fwd"] = setting("2d", "four grid DAGs, a line both ways, or one way")
     sharing: Literal["none", "complete", "row", "diagonal"] = setting("diagonal", "which DAGs share B and C")
     normalize: Literal["mean", "sqrt"] = setting("mean", "of the grid's weights")
     injection: Literal["hold", "step", "projected"] | None = setting(None, "β of B̄ = β B; none: hold where it can be")
     conv: bool = setting(True, "whether V, B and C of Chimera go through a local convolution")
+    conv_window: Literal["topology", "grid"] = setting("topology", "the topology's own, or 3 × 3 patches on each")
     resolvent: Literal["exact", "identity"] = setting("exact", "exact, or L = I for ablations")
+    init: Literal["average", "paper"] = setting("average", "initial values: C · B near one, or the paper's")
     drop_path: float = setting(
         0.0, "probability of dropping the last block, rising from 0 at the first", least=0, below=1
     )

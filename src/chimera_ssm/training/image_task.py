@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SIZES = (
     "hidden_size", "num_hidden_layers", "patch_size", "image_size", "num_channels", "state_size", "num_heads",
-    "topology", "sharing", "normalize", "injection", "conv", "resolvent", "drop_path",
+    "topology", "sharing", "normalize", "injection", "conv", "conv_window", "resolvent", "init", "drop_path",
 )  # fmt: skip
 
 

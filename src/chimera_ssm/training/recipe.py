@@ -62,8 +62,13 @@ class Recipe(Settings):
             )
         if self.warmup_epochs and self.warmup_steps:
             raise ValueError("the warm-up has either epochs or steps, found both warmup_epochs and warmup_steps")
-        if self.export == "best" and not self.validation:
+        if self.export == "best" and not self.evaluates_on_validation:
             raise ValueError("export=best chooses by validation data: set validation, for example to 0.1")
+
+    @property
+    def evaluates_on_validation(self) -> bool:
+        """Whether evaluations while training are on validation data, by which weights may be chosen."""
+        return self.validation > 0
 
     def task(self) -> Task:
         """What the loop needs to know of this kind of data."""

@@ -37,6 +37,7 @@ class TextRecipe(Recipe):
     injection: Literal["hold", "step", "projected"] | None = setting(None, "β of B̄ = β B; none: hold where it can be")
     conv: bool = setting(True, "whether V, B and C of Chimera go through a local convolution")
     resolvent: Literal["exact", "identity"] = setting("exact", "exact, or L = I for ablations")
+    init: Literal["average", "paper"] = setting("average", "initial values: C · B near one, or the paper's")
     hidden_size: int = setting(128, "features of a token", least=1)
     num_hidden_layers: int = setting(4, "blocks", least=1)
     state_size: int = setting(32, "N of Chimera", least=1)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torchmetrics import Metric
 
 SIZES = (
-    "variant", "injection", "conv", "resolvent", "hidden_size", "num_hidden_layers", "state_size", "num_heads",
+    "variant", "injection", "conv", "resolvent", "init", "hidden_size", "num_hidden_layers", "state_size", "num_heads",
     "expand", "dropout", "drop_path",
 )  # fmt: skip
 

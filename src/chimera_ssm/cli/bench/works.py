@@ -124,7 +124,7 @@ class TrainingStep:
     batch: int = 1
 
     def model(self) -> Any:
-        """``chimera_image_base`` or ViT-B, which has 12 layers where Chimera has 22."""
+        """``chimera_image_base`` or ViT-B, which has 12 layers where Chimera has 23."""
         sizes = {"num_labels": 1000, "image_size": self.image_size}
         if self.mixer == "chimera":
             return chimera.create_model("chimera_image_base", **sizes)

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from transformers import PreTrainedConfig
 
+from chimera_ssm.nn.mixer import INITS
+
 #: Values of each feature of an atom and of a bond, as ogb's ``smiles2graph`` numbers them.
 ATOM = (119, 5, 12, 12, 10, 6, 6, 2, 2)
 BOND = (5, 6, 2)
@@ -19,6 +21,7 @@ CHOICES = {
     "norm": ("batch", "layer", "graph"),
     "pooling": ("mean", "sum", "max"),
     "resolvent": ("exact", "neumann", "dag", "identity"),
+    "init": INITS,
     "injection": (None, "hold", "step", "projected"),
     "normalize": ("row", "column"),
 }
@@ -62,6 +65,7 @@ class ChimeraGraphConfig(PreTrainedConfig):
         terms: highest power of A in the series; each graph's diameter if ``None``.
         squared: whether the series is the paper's product, which goes on to the next power of two.
         dag_roots: roots of the DAGs, each of which gives two, one away from it and one towards it.
+        init: initial values of Chimera, ``"average"`` or ``"paper"``, see `Chimera`.
         dt_min: least initial step.
         dt_max: largest initial step.
         state_size: N.
@@ -104,6 +108,7 @@ class ChimeraGraphConfig(PreTrainedConfig):
     terms: int | None = None
     squared: bool = False
     dag_roots: int = 1
+    init: str = "average"
     dt_min: float = 0.001
     dt_max: float = 0.1
     state_size: int = 64

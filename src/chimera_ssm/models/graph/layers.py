@@ -94,6 +94,7 @@ def mixer_of(config: ChimeraGraphConfig) -> Chimera:
         kind=kind,
         conv=config.conv,
         resolvent="identity" if config.resolvent == "identity" else "exact",
+        init=config.init,
         solver=Neumann(config.terms, squared=config.squared) if config.resolvent == "neumann" else None,
         dt_min=config.dt_min,
         dt_max=config.dt_max,

@@ -33,11 +33,12 @@ _OURS = {"hidden_size": 64, "num_hidden_layers": 8, "state_size": 48}
 _AUTHORS = {
     "hidden_size": 64, "num_hidden_layers": 8, "state_size": 64, "arrangement": "sequential", "local": "gated_gcn",
     "edge_messages": False, "norm": "graph", "gate": True, "conv": False, "injection": "projected",
-    "normalize": "column", "gamma": 1 / 1.05, "shared_bias": True, "mlp_ratio": 2, "dt_min": 0.005,
+    "normalize": "column", "gamma": 1 / 1.05, "shared_bias": True, "init": "paper", "mlp_ratio": 2, "dt_min": 0.005,
 }  # fmt: skip
 _PAPER = {
     "hidden_size": 64, "num_hidden_layers": 8, "arrangement": "parallel", "local": "gcn", "norm": "layer",
-    "final_norm": True, "gate": False, "injection": "step", "mlp_ratio": 4, "head_layers": 2, "dt_min": 0.01,
+    "final_norm": True, "gate": False, "injection": "step", "init": "paper", "mlp_ratio": 4, "head_layers": 2,
+    "dt_min": 0.01,
 }  # fmt: skip
 
 PRESETS: dict[str, dict[str, Any]] = {

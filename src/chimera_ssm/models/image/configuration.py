@@ -7,14 +7,20 @@ from typing import Any
 from transformers import PreTrainedConfig
 
 from chimera_ssm.nn.kinds import SHARING
+from chimera_ssm.nn.mixer import INITS
+
+#: Features of a head, unless the number of heads is given.
+HEAD_SIZE = 128
 
 CHOICES = {
     "mixer": ("chimera", "s4", "hyena"),
+    "conv_window": ("topology", "grid"),
     "topology": ("2d", "fwd_rev", "fwd"),
     "sharing": SHARING,
     "normalize": ("mean", "sqrt"),
     "injection": (None, "hold", "step", "projected"),
     "resolvent": ("exact", "identity"),
+    "init": INITS,
 }
 
 
@@ -28,7 +34,7 @@ class ChimeraImageConfig(PreTrainedConfig):
         image_size: side that images are resized to unless one asks for another; the model takes any.
         patch_size: side of a patch.
         state_size: N.
-        num_heads: H; ``max(1, expand · hidden_size // 64)`` if ``None``.
+        num_heads: H; ``max(1, expand · hidden_size // 128)``, heads of 128 features, if ``None``.
         expand: inner width in units of ``hidden_size``.
         groups: G, groups of heads that share B and C.
         topology: ``"2d"``, the four DAGs of the grid; ``"fwd_rev"``, patches as a line both ways, row after row;
@@ -38,7 +44,12 @@ class ChimeraImageConfig(PreTrainedConfig):
         injection: ``"hold"``, ``"step"`` or ``"projected"``, see `chimera_ssm.adjacency.injection`; if ``None``, hold
             where the weights allow it, else step.
         conv: whether V, B and C go through a local convolution.
+        conv_window: ``"topology"``, the topology's own: 3 × 3 patches on ``"2d"``, 7 along the line, centred, on
+            ``"fwd_rev"``, 4 along the line, causal, on ``"fwd"``; or ``"grid"``, 3 × 3 patches on each, so that only
+            the resolvents differ. With it ``"fwd"`` is not causal, see `OnRaster`.
         resolvent: ``"exact"``, or ``"identity"`` for L = I, for ablations.
+        init: initial values, ``"average"`` or ``"paper"``, see `Chimera`; with ``"paper"``, weights have the deviation
+            ``initializer_range`` at any width.
         drop_path: probability of dropping the last block in training; rises linearly from the first block, with 0.
         mixer: ``"chimera"``, or a baseline in its place, ``"s4"`` or ``"hyena"``. These read patches row after row and
             heed neither topology nor heads.
@@ -50,11 +61,11 @@ class ChimeraImageConfig(PreTrainedConfig):
     model_type = "chimera_image"
 
     hidden_size: int = 768
-    num_hidden_layers: int = 22
+    num_hidden_layers: int = 23
     num_channels: int = 3
     image_size: int = 224
     patch_size: int = 16
-    state_size: int = 96
+    state_size: int = 64
     num_heads: int | None = None
     expand: int = 2
     groups: int = 1
@@ -63,7 +74,9 @@ class ChimeraImageConfig(PreTrainedConfig):
     normalize: str = "mean"
     injection: str | None = None
     conv: bool = True
+    conv_window: str = "topology"
     resolvent: str = "exact"
+    init: str = "average"
     drop_path: float = 0.0
     mixer: str = "chimera"
     initializer_range: float = 0.02

@@ -13,8 +13,8 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling, ImageClass
 from transformers.utils import can_return_tuple
 
 from chimera_ssm.models.base import ChimeraPreTrainedModel
-from chimera_ssm.models.image.configuration import ChimeraImageConfig
-from chimera_ssm.nn import S4, Block, Chimera, Hyena, Kind, OnGrid, OnLine, OnTwoLines
+from chimera_ssm.models.image.configuration import HEAD_SIZE, ChimeraImageConfig
+from chimera_ssm.nn import S4, Block, Chimera, Hyena, Kind, OnGrid, OnLine, OnRaster, OnTwoLines
 from chimera_ssm.nn.norm import RMSNorm
 from chimera_ssm.topology import Grid, Line, Topology, UndirectedLine
 
@@ -88,7 +88,8 @@ class ChimeraImageModel(ChimeraImagePreTrainedModel):
                 f"an image must be at least {patch} × {patch} pixels, one patch; found {height} × {width}: enlarge it"
             )
         x = self.patch_embedding(F.pad(pixel_values.to(self.dtype), (0, -width % patch, 0, -height % patch)))
-        return x.flatten(2).mT, _topology(self.config.topology, *x.shape[2:])
+        name = "2d" if self.config.conv_window == "grid" else self.config.topology
+        return x.flatten(2).mT, _topology(name, *x.shape[2:])
 
 
 class ChimeraForImageClassification(ChimeraImagePreTrainedModel):
@@ -124,15 +125,18 @@ def _mixer(config: ChimeraImageConfig) -> nn.Module:
         "fwd_rev": OnTwoLines,
         "fwd": OnLine,
     }
+    if config.conv_window == "grid":
+        kinds |= {"fwd_rev": OnRaster, "fwd": partial(OnRaster, both=False)}
     return Chimera(
         config.hidden_size,
-        config.num_heads,
+        config.num_heads or max(1, config.expand * config.hidden_size // HEAD_SIZE),
         config.state_size,
         config.expand,
         config.groups,
         kind=kinds[config.topology](injection=config.injection),
         conv=config.conv,
         resolvent=config.resolvent,
+        init=config.init,
     )
 
 

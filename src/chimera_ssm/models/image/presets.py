@@ -1,14 +1,15 @@
 """Named image models, as settings of `ChimeraImageConfig`."""
 
 PRESETS = {
-    # The paper's: 88 million parameters, for 224 × 224 pixels of ImageNet.
+    # The size of the paper's model, 88 million parameters, for 224 × 224 pixels of ImageNet: 23 layers, as in the
+    # authors' code, where the paper's table says 22.
     "chimera_image_base": {
-        "hidden_size": 768, "num_hidden_layers": 22, "num_heads": 24, "state_size": 96, "patch_size": 16,
+        "hidden_size": 768, "num_hidden_layers": 23, "num_heads": 12, "state_size": 64, "patch_size": 16,
         "image_size": 224, "num_labels": 1000,
     },
-    # The paper's ablations: the size of ViT-S.
+    # The size of the paper's ablations, 22 million parameters, which is that of ViT-S; N follows from it.
     "chimera_image_small": {
-        "hidden_size": 384, "num_hidden_layers": 22, "num_heads": 12, "state_size": 64, "patch_size": 16,
+        "hidden_size": 384, "num_hidden_layers": 22, "num_heads": 3, "state_size": 48, "patch_size": 16,
         "image_size": 224, "num_labels": 1000,
     },
     # For small pictures on a laptop.

@@ -6,11 +6,14 @@ from typing import Any
 
 from transformers import PreTrainedConfig
 
+from chimera_ssm.nn.mixer import INITS
+
 CHOICES = {
     "variant": ("dag", "ug"),
     "mixer": ("chimera", "mlp", "m2"),
     "injection": (None, "hold", "step", "projected"),
     "resolvent": ("exact", "identity"),
+    "init": INITS,
 }
 
 
@@ -30,6 +33,8 @@ class ChimeraTextConfig(PreTrainedConfig):
             where the weights allow it, else step.
         conv: whether V, B and C go through a local convolution.
         resolvent: ``"exact"``, or ``"identity"`` for L = I, for ablations.
+        init: initial values, ``"average"`` or ``"paper"``, see `Chimera`; with ``"paper"``, weights have the deviation
+            ``initializer_range`` at any width.
         mixer: ``"chimera"``, or a baseline in its place, ``"mlp"`` (MLP-Mixer) or ``"m2"`` (Monarch Mixer).
         max_length: longest text, for the baseline ``"mlp"`` alone: Chimera has none.
         drop_path: probability of dropping the last block in training; rises linearly from the first block, with 0.
@@ -54,6 +59,7 @@ class ChimeraTextConfig(PreTrainedConfig):
     injection: str | None = None
     conv: bool = True
     resolvent: str = "exact"
+    init: str = "average"
     mixer: str = "chimera"
     max_length: int = 512
     drop_path: float = 0.0

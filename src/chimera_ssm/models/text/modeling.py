@@ -153,6 +153,7 @@ def _mixer(config: ChimeraTextConfig) -> nn.Module:
         kind=(OnTwoLines if config.variant == "dag" else OnUndirectedLine)(injection=config.injection),
         conv=config.conv,
         resolvent=config.resolvent,
+        init=config.init,
     )
 
 
