@@ -719,8 +719,7 @@ def use_cache(folder: Path) -> None:
     from chimera_ssm.nn import wiring
 
     os.environ["XDG_CACHE_HOME"] = str(folder)
-    wiring._graphs = wiring._Graphs()
-    wiring._wired.cache_clear()
+    wiring.forget()
 
 
 def run(names: list[str], cases: int, tell: Callable[[str], None] = lambda line: None) -> dict[str, Counter]:

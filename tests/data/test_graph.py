@@ -515,7 +515,7 @@ def few(monkeypatch):
     from torch_geometric.data import Data
 
     edges = torch.tensor([[0, 1], [1, 2]])
-    monkeypatch.setattr(graph, "_kept", lambda sets, _: GraphStore.of(map(graph._of_data, sets)))
+    monkeypatch.setattr(graph, "_kept", lambda sets, _: GraphStore.of(graph._of_data(data, "a graph") for data in sets))
 
     def make(labels, **fields):
         made = [Data(torch.randn(4, 3), edges, y=y, **fields) for y in labels]
