@@ -580,9 +580,10 @@ def make_checkpoint(folder: Path) -> Path:
     from chimera_ssm.recipes import find_recipe
     from chimera_ssm.training.settings import as_dict
 
-    state = {"step": 3, "recipe": as_dict(find_recipe("image/digits", "laptop"))}
+    state = {"step": 3, "recipe": as_dict(find_recipe("image/digits", "laptop")), "sums": {}, "results": {}}
     weights = {"a": torch.arange(30.0), "b": torch.ones(3, 4, dtype=torch.bfloat16)}
-    torch.save({"chimera": state, "state_dict": weights}, folder / "step-3.ckpt")
+    lightning = {"state_dict": weights, "optimizer_states": [], "callbacks": {}}
+    torch.save({"chimera": state, **lightning}, folder / "step-3.ckpt")
     return folder / "step-3.ckpt"
 
 
