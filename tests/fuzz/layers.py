@@ -58,13 +58,15 @@ class LayerCase:
 def draw_layer(seed):
     """The layer case of a seed."""
     rng = np.random.default_rng([seed, 2])
+    options = {"injection": [None, None, "step", "projected"][rng.integers(4)]}
+    sharing, normalize = rng.choice(["none", "complete", "row", "diagonal"]), rng.choice(["row", "column"])
     kinds = {
-        chimera.OnLine(step=str(rng.choice(["mean", "target"]))): ("line", "line reversed"),
-        chimera.OnTwoLines(): ("undirected line",),
-        chimera.OnUndirectedLine(): ("undirected line",),
-        chimera.OnGrid(sharing=str(rng.choice(["none", "complete", "row", "diagonal"]))): ("grid",),
-        chimera.OnDAG(): (*ACYCLIC, *EDGELESS) if rng.random() < 0.6 else _ANY,
-        chimera.OnGraph(directional=bool(rng.integers(2))): _ANY,
+        chimera.OnLine(step=str(rng.choice(["mean", "target"])), **options): ("line", "line reversed"),
+        chimera.OnTwoLines(**options): ("undirected line",),
+        chimera.OnUndirectedLine(**options): ("undirected line",),
+        chimera.OnGrid(sharing=str(sharing), **options): ("grid",),
+        chimera.OnDAG(**options): (*ACYCLIC, *EDGELESS) if rng.random() < 0.6 else _ANY,
+        chimera.OnGraph(directional=bool(rng.integers(2)), normalize=str(normalize), **options): _ANY,
     }
     kind = list(kinds)[rng.integers(len(kinds))]
     parts = tuple(_draw_part(rng, n, kinds[kind]) for n in draw_sizes(rng, largest=90))
@@ -87,6 +89,7 @@ def draw_layer(seed):
         gate=bool(rng.integers(2)),
         edge_dim=3 if kind.edge_features and rng.random() < 0.5 else None,
         kind=kind,
+        conv=rng.random() < 0.8,
     ).to(torch.float64 if rng.random() < 0.6 else torch.float32)
     engine = str(rng.choice(["kernels", "plain", "operators"], p=[0.7, 0.2, 0.1]))
     return LayerCase(seed, mixer, parts, padded, present, order, engine)
