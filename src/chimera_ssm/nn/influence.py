@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from chimera_ssm.nn.hooks import run_with_hooks
 from chimera_ssm.nn.mixer import Chimera
 
 
@@ -31,13 +32,5 @@ def influence(model: nn.Module, node: int | Sequence[int], *args: Any, **kwargs:
         assert isinstance(mixer, Chimera)
         rows.append(mixer.heard_by(node, *args, **kwargs))
 
-    mixers = [m for m in model.modules() if isinstance(m, Chimera)]
-    if not mixers:
-        raise ValueError(f"{type(model).__name__} has no Chimera mixer, so there is no resolvent to look at")
-    hooks = [m.register_forward_pre_hook(hear, with_kwargs=True) for m in mixers]
-    try:
-        model(*args, **kwargs)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    run_with_hooks(model, Chimera, hear, args, kwargs)
     return rows

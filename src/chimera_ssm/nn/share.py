@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from chimera_ssm.nn.hooks import run_with_hooks
 from chimera_ssm.nn.norm import HeadNorm
 
 
@@ -28,20 +29,12 @@ def resolvent_share(model: nn.Module, *args: Any, **kwargs: Any) -> list[float]:
     """
     shares: list[float] = []
 
-    def measure(norm: nn.Module, args: tuple[Any, ...]) -> None:
+    def measure(norm: nn.Module, args: tuple[Any, ...], _: dict[str, Any]) -> None:
         assert isinstance(norm, HeadNorm)
         mixed, V = args[:2]
         shares.append((_rms(mixed) / _rms(norm.D[:, None, None] * V)).item())
 
-    norms = [m for m in model.modules() if isinstance(m, HeadNorm)]
-    if not norms:
-        raise ValueError(f"{type(model).__name__} has no Chimera mixer, so there is no resolvent to measure")
-    hooks = [norm.register_forward_pre_hook(measure) for norm in norms]
-    try:
-        model(*args, **kwargs)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    run_with_hooks(model, HeadNorm, measure, args, kwargs)
     return shares
 
 
