@@ -67,7 +67,7 @@ def test_train_then_eval(capsys):
         (["train", "image/digits", "--micro-batch", "5"], "make micro_batch a divisor of 64"),
         (["train", "image/digits", "--strategy", "fsdp", "--accelerator", "cpu"], "strategy fsdp needs GPUs"),
         (["train", "image/digits", "--hidden-size", "1e9"], "would take more than 8,589,934,592.0 GiB of memory"),
-        (["train", "image/digits", "--state-size", "1e9"], "layers.0.mixer.in_proj.weight, 4,000,000,272 × 64"),
+        (["train", "image/digits", "--state-size", "1e9"], "layers.0.mixer.in_proj.weight, 4,000,000,264 × 64"),
         (["train", "image/digits", "--num-hidden-layers", "1e9"], "parameters, of which"),
         (["train", "image/digits", "--image-size", "100000"], "the hidden states of 64 samples would take at least"),
         (["train", "--resume", "nowhere"], "nowhere is not a run: it has no config.yaml"),
@@ -115,7 +115,10 @@ def test_bad_texts_are_one_line(name, content, options, message, capsys, tmp_pat
         (["--lr", "inf"], "lr must be a finite number, found inf"),
         (["--weight-decay", "nan"], "weight_decay must be a finite number, found nan"),
         (["--ema", "2"], "ema must be below 1, found 2.0"),
-        (["--mixer", "attention"], "mixer must be one of chimera, s4, hyena, vit, found 'attention'"),
+        (
+            ["--mixer", "attention"],
+            "mixer must be one of chimera, s4, hyena, vit, s4_vit, hyena_vit, found 'attention'",
+        ),
     ],
 )
 def test_settings_that_do_not_exist_or_fit_are_refused(options, message, capsys):

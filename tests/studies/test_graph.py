@@ -34,7 +34,7 @@ def test_rows_have_equal_parameters(name, tmp_path):
         )
         data = {"data": str(path), "targets": "a,b,c,d,e,f,g,h,i,j", "problem": "multi_label_classification"}
     recipes = replace(study, recipe=replace(study.recipe, **data)).recipes()
-    assert len(recipes) == {"graphs": 6, "long-range": 6}[name]
+    assert len(recipes) == {"graphs": 10, "long-range": 9}[name]
     counts = [recipe.parameters() for recipe in recipes.values()]
     assert max(counts) <= 1.03 * counts[0]
     assert min(counts) >= 0.97 * counts[0]
@@ -69,7 +69,7 @@ def test_accuracy_against_distance(tmp_path):
     (axes,) = figure.axes
     assert axes.get_xlabel() == "hops"
     (line, _, _), *others = axes.containers
-    assert len(others) == 5
+    assert len(others) == 8
     assert line.get_xdata().tolist() == [2, 3, 4, 6, 8, 12, 24, 32]
     assert line.get_ydata().tolist() == [50.0] * 8
     figure.savefig(tmp_path / "figure.png")
@@ -86,6 +86,6 @@ def test_learning_curves(tmp_path):
             )
     figure = learning_curves(study, results(study), tmp_path)
     (axes,) = figure.axes
-    assert len(axes.lines) == 12  # six rows, two seeds
+    assert len(axes.lines) == 30  # six rows, two seeds
     assert axes.lines[0].get_ydata().tolist() == [0.25, 0.5]
     assert len(axes.get_legend().get_texts()) == 6
