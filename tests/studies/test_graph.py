@@ -86,6 +86,12 @@ def test_learning_curves(tmp_path):
             )
     figure = learning_curves(study, results(study), tmp_path)
     (axes,) = figure.axes
-    assert len(axes.lines) == 30  # six rows, two seeds
+    assert len(axes.lines) == 30  # ten rows, three seeds
     assert axes.lines[0].get_ydata().tolist() == [0.25, 0.5]
-    assert len(axes.get_legend().get_texts()) == 6
+    assert len(axes.get_legend().get_texts()) == 10
+
+
+@pytest.mark.parametrize("name", ["graphs", "long-range", "images", "text"])
+def test_rows_have_folders_of_their_own(name, tmp_path):
+    study = find_study(name)
+    assert len({run_folder(tmp_path, row.name, "seed-0") for row in study.rows}) == len(study.rows)
