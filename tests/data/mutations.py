@@ -50,7 +50,7 @@ class Kind(NamedTuple):
     Attributes:
         make: writes files into an empty folder; the one to be damaged is what it returns.
         read: reads them with the project's functions.
-        truth: what the result should be, by another way; it may raise anything where there is no truth to be told.
+        truth: what the result should be, by another way; it may raise anything where there is no right result.
     """
 
     make: Callable[[Path], Path]

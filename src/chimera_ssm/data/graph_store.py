@@ -187,7 +187,7 @@ def adopt(topology: Topology, order: Array) -> None:
 
 
 def begins(sizes: Array) -> Array:
-    """Where each of so many pieces begins, with one more entry for the end."""
+    """The start of each piece of a flat array, and the end of the last one."""
     return np.concatenate([[0], np.cumsum(sizes)])
 
 

@@ -72,7 +72,7 @@ def restore_wiring(topology: Topology, edge: Tensor | None) -> Wiring:
 
 
 def _names_all(edge: object, num_edges: int) -> bool:
-    """Whether each of so many edges, and no other, is in a list of edges."""
+    """Whether a list of edge numbers contains every edge of the topology and no other number."""
     is_list = isinstance(edge, Tensor) and edge.dtype == torch.long and edge.layout == torch.strided and edge.dim() == 1
     return is_list and torch.equal(edge.unique(), torch.arange(num_edges))
 
@@ -183,7 +183,7 @@ def _check(source: Array, target: Array, part: Array) -> None:
 
 
 class Recent(Generic[Value]):
-    """Values used last, by key, up to so many bytes together; the very last stays, however large it is.
+    """A cache of recently used values, bounded in bytes; the most recent one stays, however large it is.
 
     What is known of a topology grows with its use, so that all are measured again after every few that are new.
 
