@@ -12,7 +12,7 @@ import torch
 import chimera_ssm as chimera
 from chimera_ssm.data import graph, graph_store, molecules
 from chimera_ssm.data.graph import LRGB, load_graphs
-from chimera_ssm.data.graph_store import Graph, GraphStore, keep_plans, laplacian
+from chimera_ssm.data.graph_store import Graph, GraphStore, keep_plans
 from chimera_ssm.nn import wiring
 from chimera_ssm.recipes import find_recipe
 from chimera_ssm.topology import minimum_degree
@@ -230,19 +230,6 @@ def test_a_data_set_of_pyg_keeps_plans(tmp_path):
         graph = Rings()[1]
         assert graph.wiring.fits(graph.edge_index, 18)
         assert graph.wiring.topology.elimination_order is not None
-
-
-def test_laplacian():
-    path = torch.tensor([[0, 1, 2], [1, 2, 3]])
-    A = torch.zeros(5, 5)
-    A[path[0], path[1]] = A[path[1], path[0]] = 1
-    degree = A.sum(0).clamp(min=1)
-    L = torch.eye(5) - A / (degree[:, None] * degree).sqrt()
-    vectors = laplacian(path, 5, 3)
-    values = torch.linalg.eigvalsh(L)[1:4]
-    torch.testing.assert_close(L @ vectors, vectors * values, atol=1e-5, rtol=0)
-    assert laplacian(path[:, :1], 2, 4).shape == (2, 4)
-    assert (laplacian(path[:, :1], 2, 4)[:, 1:] == 0).all()
 
 
 # Bad input

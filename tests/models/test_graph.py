@@ -354,6 +354,8 @@ def test_positions():
     inputs, positions = molecules(), torch.randn(11, 4)
     found = model(*inputs, positions=positions).logits
     assert not torch.allclose(found, model(*inputs, positions=-positions).logits)
+    with pytest.raises(ValueError, match=r"positions must have shape \[11, 4\], a row for each node, found \[11, 3\]"):
+        model(*inputs, positions=positions[:, :3])
     with pytest.raises(ValueError, match=r"positions go with a model with position_features, found 4 .* no positions"):
         model(*inputs)
 

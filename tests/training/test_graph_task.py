@@ -78,7 +78,7 @@ def test_absolute_error():
 
 @pytest.mark.parametrize("mixer", ["chimera", "gcn", "gine", "gated_gcn", "gps"])
 def test_any_model_trains(tmp_path, data, mixer):
-    recipe = replace(TINY, data=data, mixer=mixer, position_features=2)
+    recipe = replace(TINY, data=data, mixer=mixer, walks=3, eigenvectors=2)
     run = Run(tmp_path / "run", "graph/tiny", recipe, CPU)
     result = train(run)
     assert np.isfinite(result["metrics"]["mae"])

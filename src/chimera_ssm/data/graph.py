@@ -15,6 +15,7 @@ from chimera_ssm.data.cache import cache_folder, content_digest, plain_name
 from chimera_ssm.data.files import reason
 from chimera_ssm.data.graph_store import Graph, GraphStore, kept
 from chimera_ssm.data.molecules import CLASSES, LABELS, REGRESSION
+from chimera_ssm.data.positions import add_positions
 from chimera_ssm.data.progress import each
 from chimera_ssm.data.rings import rings
 from chimera_ssm.data.samples import Part, Samples, split
@@ -61,7 +62,8 @@ def load_graphs(
     targets: Sequence[str] = ("y",),
     problem: str | None = None,
     refuse: bool = True,
-    positions: int = 0,
+    walks: int = 0,
+    eigenvectors: int = 0,
     segments: int = 300,
     undivided: bool = False,
 ) -> GraphData:
@@ -75,7 +77,8 @@ def load_graphs(
         targets: csv: names of the columns of labels.
         problem: what the labels must be, see `GraphData`; by default what they are, and in csv files a regression's.
         refuse: csv: whether a molecule that cannot be read is an error; it is skipped and told of otherwise.
-        positions: eigenvectors of the Laplacian that each sample comes with.
+        walks: return probabilities of random walks that each sample comes with.
+        eigenvectors: eigenvectors of the Laplacian that each sample comes with.
         segments: superpixels: regions of an image, about.
         undivided: to test a model that is trained already: data without parts are for testing as a whole, and mean and
             deviation of labels are not looked for.
@@ -106,9 +109,10 @@ def load_graphs(
             f"with the peptides' original files"
         )
     _check_problem(data, found.problem_type, problem)
-    for part in (found.train, found.validation, found.test):
-        if part is not None:
-            _store(part).positions = positions
+    if walks or eigenvectors:
+        parts = [part for part in (found.train, found.validation, found.test) if part is not None]
+        for store in {id(_store(part)): _store(part) for part in parts}.values():
+            add_positions(store, walks, eigenvectors)
     return found
 
 

@@ -42,14 +42,12 @@ class GraphStore(Samples):
 
     Args:
         arrays: as `GraphStore.of` makes them, and `save` and `load` keep them.
-        positions: eigenvectors of the Laplacian to add to each sample.
     """
 
-    def __init__(self, arrays: dict[str, Array], positions: int = 0):
-        self.arrays, self.positions = arrays, positions
+    def __init__(self, arrays: dict[str, Array]):
+        self.arrays = arrays
         self.nodes, self.edges, self.targets = (begins(arrays[name]) for name in ("nodes", "edges", "targets"))
         self._wirings: dict[int, Wiring] = {}
-        self._positions: dict[int, Tensor] = {}
 
     @classmethod
     def of(cls, graphs: Iterable[Graph], notes: Sequence[str] = ()) -> GraphStore:
@@ -90,20 +88,14 @@ class GraphStore(Samples):
         if index not in self._wirings:
             self._wirings[index] = self._wire(index, sample)
         sample["wiring"] = self._wirings[index]
-        if self.positions:
-            sample["positions"] = self._position(index, sample)
+        if "positions" in self.arrays:  # of `add_positions`
+            sample["positions"] = _tensor(self.arrays["positions"][nodes])
         return sample
 
     def _wire(self, index: int, sample: dict[str, Any]) -> Wiring:
         wiring = wire(sample["edge_index"], len(sample["x"]))
         adopt(wiring.topology, self.arrays["order"][self.nodes[index] : self.nodes[index + 1]])
         return wiring
-
-    def _position(self, index: int, sample: dict[str, Any]) -> Tensor:
-        if index not in self._positions:
-            self._positions[index] = laplacian(sample["edge_index"], len(sample["x"]), self.positions)
-        sign = torch.randint(2, (self.positions,)) * 2 - 1  # eigenvectors have none of their own
-        return self._positions[index] * sign
 
     def content(self, index: int) -> bytes:
         """Edges and labels: features may differ a little from machine to machine, as colours of superpixels do."""
@@ -246,23 +238,6 @@ class KeepPlan:
 # What `KeepPlan` adds to the files of a data set, which PyG reads with weights_only=True. Classes are not among them:
 # these could be filled with anything, while the functions that pickles are made of check what they are given.
 torch.serialization.add_safe_globals([restore_wiring, restore])
-
-
-# Positions
-
-
-def laplacian(edge_index: Tensor, num_nodes: int, count: int) -> Tensor:
-    """Eigenvectors of the normalised Laplacian for its smallest eigenvalues but the first, ``[T, count]``.
-
-    Directions are forgotten; zeros stand for eigenvectors that a small graph does not have.
-    """
-    A = np.zeros((num_nodes, num_nodes))
-    source, target = edge_index.numpy()
-    A[source, target] = A[target, source] = 1
-    np.fill_diagonal(A, 0)
-    scale = 1 / np.sqrt(np.maximum(A.sum(0), 1))
-    vectors = np.linalg.eigh(np.eye(num_nodes) - scale[:, None] * A * scale)[1][:, 1 : count + 1]
-    return torch.from_numpy(np.pad(vectors, ((0, 0), (0, count - vectors.shape[1])))).float()
 
 
 # Files

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from chimera_ssm.data.molecules import CLASSES, LABELS, feature_values, molecule_graph
+from chimera_ssm.data.positions import positions
 from chimera_ssm.show.layout import place
 from chimera_ssm.show.loading import Trained
 from chimera_ssm.show.view import Scene
@@ -19,10 +20,9 @@ Array = np.ndarray
 def scene(trained: Trained, given: str | None) -> tuple[Scene, dict[str, Any]]:
     """A molecule as SMILES, or a test graph by number."""
     sample = trained.sample(given, "a molecule, as SMILES,")
-    if sample is None and trained.model.config.position_features:
-        raise ValueError("this model needs eigenvectors of the Laplacian: look at a test graph of its run by number")
-    inputs = _of_smiles(str(given)) if sample is None else {k: v for k, v in sample.items() if k != "labels"}
-    x, edges, config = inputs["x"].numpy(), inputs["edge_index"].numpy(), trained.model.config
+    config = trained.model.config
+    inputs = _of_smiles(str(given), config) if sample is None else {k: v for k, v in sample.items() if k != "labels"}
+    x, edges = inputs["x"].numpy(), inputs["edge_index"].numpy()
     title = str(given) if sample is None else f"test graph {given or 0}"
     if list(np.atleast_1d(config.node_features)) == feature_values()[0]:
         labels, drawing = draw_molecule(x, edges, inputs["edge_attr"].numpy())
@@ -32,9 +32,13 @@ def scene(trained: Trained, given: str | None) -> tuple[Scene, dict[str, Any]]:
     return Scene("graph", title, node, labels, drawing, verdict=_verdict(trained.model, inputs)), inputs
 
 
-def _of_smiles(smiles: str) -> dict[str, Any]:
-    x, edges, bonds = (torch.from_numpy(a.astype(np.int64)) for a in molecule_graph(smiles))
-    return {"x": x, "edge_index": edges, "edge_attr": bonds}
+def _of_smiles(smiles: str, config: Any) -> dict[str, Any]:
+    x, edges, bonds = (a.astype(np.int64) for a in molecule_graph(smiles))
+    inputs = {"x": x, "edge_index": edges, "edge_attr": bonds}
+    if config.position_features:
+        walks = config.position_features - config.eigenvectors
+        inputs["positions"] = positions(edges, len(x), walks, config.eigenvectors)
+    return {name: torch.from_numpy(array) for name, array in inputs.items()}
 
 
 def _verdict(model: Any, inputs: dict[str, Any]) -> str:

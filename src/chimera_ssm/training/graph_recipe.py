@@ -31,13 +31,14 @@ class GraphRecipe(Recipe):
     )
     bad_smiles: Literal["refuse", "skip"] = setting("refuse", "csv: what to do with unreadable molecules", at_eval=True)
     segments: int = setting(300, "superpixels: regions of an image, about", least=2, at_eval=True)
-    position_features: int = setting(0, "eigenvectors of the Laplacian given to the model", least=0)
+    walks: int = setting(0, "return probabilities of random walks given to the model", least=0)
+    eigenvectors: int = setting(0, "eigenvectors of the Laplacian given to the model", least=0)
 
     mixer: Literal["chimera", "gcn", "gcn_plus", "gine", "gated_gcn", "gps"] = setting(
         "chimera", "what mixes the nodes"
     )
     arrangement: Literal["sequential", "parallel"] = setting("sequential", "local layer before Chimera, or beside it")
-    local: Literal["gated_gcn", "gcn", "gine", "none"] = setting("gated_gcn", "the local layer")
+    local: Literal["gated_gcn", "gcn_plus", "gcn", "gine", "none"] = setting("gated_gcn", "the local layer")
     edge_messages: bool = setting(True, "gated_gcn: whether messages contain edge features")
     norm: Literal["batch", "layer", "graph"] = setting("batch", "norms of Chimera's layers")
     final_norm: bool = setting(False, "whether there is a norm after the last layer")

@@ -22,7 +22,7 @@ SIZES = (
     "hidden_size", "num_hidden_layers", "state_size", "num_heads", "expand", "mlp_ratio", "head_layers", "dropout",
     "mixer", "arrangement", "local", "edge_messages", "norm", "final_norm", "gate", "conv", "injection", "resolvent",
     "normalize", "gamma", "shared_bias", "terms", "squared", "dag_roots", "init", "dt_min", "dt_max", "pooling",
-    "position_features",
+    "eigenvectors",
 )  # fmt: skip
 FACTS = (
     "node_features", "edge_features", "level", "problem_type", "num_labels", "label_mean", "label_std",
@@ -52,8 +52,8 @@ class GraphTask(Task):
         r = self.recipe
         targets = [name.strip() for name in r.targets.split(",")]
         return load_graphs(
-            r.data, r.smiles, targets, r.problem, r.bad_smiles == "refuse", r.position_features, r.segments,
-            undivided=not self.own_data,
+            r.data, r.smiles, targets, r.problem, r.bad_smiles == "refuse", r.walks, r.eigenvectors,
+            r.segments, undivided=not self.own_data,
         )  # fmt: skip
 
     @property
@@ -108,7 +108,8 @@ class GraphTask(Task):
         from chimera_ssm.models import ChimeraForGraphs, ChimeraGraphConfig
 
         sizes = {name: getattr(recipe, name) for name in SIZES}
-        return ChimeraForGraphs(ChimeraGraphConfig(**sizes, **self.facts))
+        positions = sizes["eigenvectors"] + recipe.walks  # ty: ignore[unresolved-attribute]
+        return ChimeraForGraphs(ChimeraGraphConfig(**sizes, **self.facts, position_features=positions))
 
     def num_outputs(self) -> int:
         return self.facts["num_labels"]

@@ -17,7 +17,7 @@ CHOICES = {
     "problem_type": ("regression", "single_label_classification", "multi_label_classification"),
     "mixer": ("chimera", "gcn", "gcn_plus", "gine", "gated_gcn", "gps"),
     "arrangement": ("sequential", "parallel"),
-    "local": ("gated_gcn", "gcn", "gine", "none"),
+    "local": ("gated_gcn", "gcn_plus", "gcn", "gine", "none"),
     "norm": ("batch", "layer", "graph"),
     "pooling": ("mean", "sum", "max"),
     "resolvent": ("exact", "neumann", "dag", "identity"),
@@ -33,8 +33,9 @@ class ChimeraGraphConfig(PreTrainedConfig):
     Args:
         node_features: number of real features of a node; or for each of its integer features the number of values.
         edge_features: the same for edges; ``None`` for none.
-        position_features: features of a node that tell where it is, such as return probabilities of random walks or
+        position_features: features of a node that tell where it is, such as return probabilities of random walks and
             eigenvectors of the Laplacian; 0 for none.
+        eigenvectors: how many of these, the last ones, are eigenvectors: in training each graph's have random signs.
         level: ``"graph"`` for a prediction for each graph, ``"node"`` for each node.
         problem_type: as in `transformers`; ``"regression"`` is by absolute error, classes are weighted by how
             rare they are in a batch.
@@ -46,7 +47,8 @@ class ChimeraGraphConfig(PreTrainedConfig):
             ``"gps"``, which is GatedGCN with attention.
         arrangement: ``"sequential"``, the local layer and then Chimera, as in the authors' code; or ``"parallel"``,
             side by side, as in the paper's text.
-        local: the local layer: ``"gated_gcn"``, which also updates edges, ``"gcn"``, ``"gine"`` or ``"none"``.
+        local: the local layer: ``"gated_gcn"``, which also updates edges, ``"gcn_plus"``, ``"gcn"``, ``"gine"`` or
+            ``"none"``.
         edge_messages: whether the messages of ``"gated_gcn"`` contain edge features; in the authors' code gates alone
             do.
         norm: before each part of a layer: ``"batch"``; ``"layer"``, of each node; ``"graph"``, over all nodes and
@@ -84,6 +86,7 @@ class ChimeraGraphConfig(PreTrainedConfig):
     node_features: int | list[int] | tuple[int, ...] = ATOM
     edge_features: int | list[int] | tuple[int, ...] | None = BOND
     position_features: int = 0
+    eigenvectors: int = 0
     level: str = "graph"
     problem_type: Literal["regression", "single_label_classification", "multi_label_classification"] | None = (
         "multi_label_classification"
@@ -140,6 +143,10 @@ class ChimeraGraphConfig(PreTrainedConfig):
             sizes = getattr(self, name)
             for size in sizes if isinstance(sizes, (list, tuple)) else [] if sizes is None else [sizes]:
                 _check_size(name, size)
+        if not 0 <= self.eigenvectors <= self.position_features:
+            raise ValueError(
+                f"eigenvectors must be from 0 to position_features={self.position_features}, found {self.eigenvectors}"
+            )
         if not 0 < self.gamma < 1:
             raise ValueError(f"gamma must be between 0 and 1, both excluded, found {self.gamma}")
         if not 0 <= self.dropout < 1:

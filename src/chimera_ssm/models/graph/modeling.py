@@ -14,7 +14,7 @@ from chimera_ssm.models.base import ChimeraPreTrainedModel
 from chimera_ssm.models.graph.configuration import ChimeraGraphConfig
 from chimera_ssm.models.graph.layers import Graphs, graph_layer
 from chimera_ssm.models.graph.losses import absolute_error, binary_cross_entropy, weighted_cross_entropy
-from chimera_ssm.models.graph.norms import GraphNorm, norm_of, normalized
+from chimera_ssm.models.graph.norms import BatchNorm, GraphNorm, norm_of, normalized
 from chimera_ssm.nn import Chimera
 from chimera_ssm.nn.conv import LocalConv
 from chimera_ssm.nn.norm import HeadNorm
@@ -114,6 +114,28 @@ class FeatureEncoder(nn.Module):
         return self.embedding(x)
 
 
+class PositionEncoder(nn.Module):
+    """Positions to a vector, ``linear(norm(positions))``; in training the signs of eigenvectors are random.
+
+    Shapes: ``positions [T, position_features]``, ``batch [T]`` or ``None`` → ``[T, hidden_size]``.
+    """
+
+    def __init__(self, config: ChimeraGraphConfig):
+        super().__init__()
+        self.eigenvectors = config.eigenvectors
+        self.norm = BatchNorm(config.position_features)
+        self.encoder = FeatureEncoder(config.position_features, config.hidden_size)
+
+    def forward(self, positions: Tensor, batch: Tensor | None, dtype: torch.dtype) -> Tensor:
+        positions = positions.to(dtype)
+        if self.training and self.eigenvectors and len(positions):
+            graph = torch.zeros(len(positions), dtype=torch.long) if batch is None else batch
+            sign = torch.ones(int(graph[-1]) + 1, positions.shape[1], dtype=dtype, device=positions.device)
+            sign[:, -self.eigenvectors :] -= 2 * torch.randint_like(sign[:, -self.eigenvectors :], 2)
+            positions = positions * sign[graph]
+        return self.encoder(self.norm(positions), dtype)
+
+
 class ChimeraGraphModel(ChimeraGraphPreTrainedModel):
     """Features of the nodes of a batch of graphs: encoders, layers, and a norm if there is to be one."""
 
@@ -122,7 +144,7 @@ class ChimeraGraphModel(ChimeraGraphPreTrainedModel):
         width = config.hidden_size
         self.node_encoder = FeatureEncoder(config.node_features, width)
         self.edge_encoder = None if config.edge_features is None else FeatureEncoder(config.edge_features, width)
-        self.position_encoder = FeatureEncoder(config.position_features, width) if config.position_features else None
+        self.position_encoder = PositionEncoder(config) if config.position_features else None
         self.dropout = nn.Dropout(config.dropout)
         self.layers = nn.ModuleList(graph_layer(config, depth) for depth in range(config.num_hidden_layers))
         self.norm = norm_of(config) if config.final_norm else None
@@ -147,7 +169,7 @@ class ChimeraGraphModel(ChimeraGraphPreTrainedModel):
         edge = None if self.edge_encoder is None else self.edge_encoder(edge_attr, self.dtype)
         h = self.node_encoder(x, self.dtype)
         if self.position_encoder is not None:
-            h = h + self.position_encoder(positions, self.dtype)
+            h = h + self.position_encoder(positions, batch, self.dtype)
         graphs = Graphs(wire(edge_index, len(x), batch) if wiring is None else wiring, edge_index, batch)
         h = self.dropout(h)
         for layer in self.layers:
@@ -167,6 +189,11 @@ class ChimeraGraphModel(ChimeraGraphPreTrainedModel):
             raise ValueError(
                 f"positions go with a model with position_features, found {self.config.position_features} of these and "
                 f"{'no positions' if positions is None else 'positions'}"
+            )
+        if positions is not None and positions.shape != (len(x), self.config.position_features):
+            raise ValueError(
+                f"positions must have shape [{len(x)}, {self.config.position_features}], a row for each node, "
+                f"found {list(positions.shape)}"
             )
 
 
