@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 import torch
+from torch.nn import functional as F
 from transformers import AutoConfig, AutoModel
 
 import chimera_ssm as chimera
@@ -13,7 +14,7 @@ from chimera_ssm.models.graph import losses, modeling
 from chimera_ssm.models.graph.configuration import ATOM, BOND
 from chimera_ssm.models.graph.layers import GCNPlus, Graphs
 from chimera_ssm.models.graph.norms import GraphNorm
-from chimera_ssm.nn.wiring import Wiring, restore_wiring
+from chimera_ssm.nn.wiring import Wiring, restore_wiring, wire
 from chimera_ssm.topology import minimum_degree
 from chimera_ssm.topology.elimination import EliminationPlan
 
@@ -25,6 +26,8 @@ VARIANTS = {
     "paper": {"arrangement": "parallel", "local": "gcn", "norm": "layer", "gate": False, "injection": "step"},
     "authors": {"norm": "graph", "conv": False, "injection": "projected", "normalize": "column", "shared_bias": True},
     "gine beside": {"local": "gine", "pooling": "sum"},
+    "gcn_plus before": {"local": "gcn_plus", "mlp_ratio": 0},
+    "gcn_plus beside": {"local": "gcn_plus", "arrangement": "parallel"},
     "identity": {"resolvent": "identity"},
     "alone": {"local": "none", "edge_features": None},
     "layer norms": {"norm": "layer", "pooling": "max"},
@@ -314,6 +317,31 @@ def test_losses():
     torch.testing.assert_close(losses.binary_cross_entropy(logits, labels), each.mean())
     labels[0, 0] = torch.nan
     torch.testing.assert_close(losses.binary_cross_entropy(logits, labels), each.flatten()[1:].mean())
+
+
+@pytest.mark.parametrize("local", ["gated_gcn", "gcn_plus", "gcn", "none"])
+@pytest.mark.parametrize("arrangement", ["sequential", "parallel"])
+@pytest.mark.parametrize("mlp_ratio", [0, 2])
+def test_a_layer_is_its_equation(local, arrangement, mlp_ratio):
+    layer = build(local=local, arrangement=arrangement, mlp_ratio=mlp_ratio).eval().chimera.layers[0]
+    _, edge_index, _, batch = molecules()
+    x, edge, graphs = torch.randn(11, 16), torch.randn(17, 16), Graphs(wire(edge_index, 11, batch), edge_index, batch)
+    near, updated = x, edge
+    if local == "gcn_plus":
+        near = layer.local.norm(layer.local.conv(x, edge_index, edge)).relu()
+    elif local != "none":
+        h = layer.local.norm(x)
+        y, updated = (
+            layer.local.conv(h, edge, graphs) if local == "gated_gcn" else (layer.local.conv(h, edge_index), edge)
+        )
+        near = x + (F.gelu(layer.local.out_norm(h + y)) if arrangement == "sequential" else y)
+    features, bonds = (near, updated) if arrangement == "sequential" else (x, edge)
+    expected = near + layer.mixer(layer.mixer_norm(features), graphs.wiring.topology, graphs.wiring.features(bonds))
+    if mlp_ratio:
+        expected = expected + layer.mlp(layer.mlp_norm(expected))
+    found, edge_found = layer(x, edge, graphs)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(edge_found, updated)
 
 
 @pytest.mark.parametrize("edge_messages", [True, False])

@@ -108,7 +108,7 @@ class GraphTask(Task):
         from chimera_ssm.models import ChimeraForGraphs, ChimeraGraphConfig
 
         sizes = {name: getattr(recipe, name) for name in SIZES}
-        positions = sizes["eigenvectors"] + recipe.walks  # ty: ignore[unresolved-attribute]
+        positions = sizes["eigenvectors"] + recipe.walks  # ty: ignore[missing-attribute]
         return ChimeraForGraphs(ChimeraGraphConfig(**sizes, **self.facts, position_features=positions))
 
     def num_outputs(self) -> int:

@@ -47,8 +47,8 @@ class ChimeraGraphConfig(PreTrainedConfig):
             ``"gps"``, which is GatedGCN with attention.
         arrangement: ``"sequential"``, the local layer and then Chimera, as in the authors' code; or ``"parallel"``,
             side by side, as in the paper's text.
-        local: the local layer: ``"gated_gcn"``, which also updates edges, ``"gcn_plus"``, ``"gcn"``, ``"gine"`` or
-            ``"none"``.
+        local: the local layer: ``"gated_gcn"``, which also updates edges; ``"gcn_plus"``, which has no residual
+            connection; ``"gcn"``, ``"gine"`` or ``"none"``.
         edge_messages: whether the messages of ``"gated_gcn"`` contain edge features; in the authors' code gates alone
             do.
         norm: before each part of a layer: ``"batch"``; ``"layer"``, of each node; ``"graph"``, over all nodes and
@@ -73,7 +73,7 @@ class ChimeraGraphConfig(PreTrainedConfig):
         state_size: N.
         num_heads: H of Chimera, or of attention.
         expand: inner width of Chimera in units of ``hidden_size``.
-        mlp_ratio: inner width of the feed-forward network in units of ``hidden_size``.
+        mlp_ratio: inner width of the feed-forward network in units of ``hidden_size``; 0 for none.
         pooling: how nodes become a graph, ``"mean"``, ``"sum"`` or ``"max"``.
         head_layers: linear layers of the head; all but the last have a residual connection, a layer norm and GELU.
         dropout: probability in training.
@@ -134,7 +134,6 @@ class ChimeraGraphConfig(PreTrainedConfig):
             "state_size",
             "num_heads",
             "expand",
-            "mlp_ratio",
             "head_layers",
             "dag_roots",
         ):
@@ -147,6 +146,8 @@ class ChimeraGraphConfig(PreTrainedConfig):
             raise ValueError(
                 f"eigenvectors must be from 0 to position_features={self.position_features}, found {self.eigenvectors}"
             )
+        if not isinstance(self.mlp_ratio, int) or isinstance(self.mlp_ratio, bool) or self.mlp_ratio < 0:
+            raise ValueError(f"mlp_ratio must be an integer of at least 0, found {self.mlp_ratio!r}")
         if not 0 < self.gamma < 1:
             raise ValueError(f"gamma must be between 0 and 1, both excluded, found {self.gamma}")
         if not 0 <= self.dropout < 1:

@@ -39,9 +39,11 @@ class Graphs(NamedTuple):
 class ChimeraGraphLayer(GradientCheckpointingLayer):
     """A local layer, Chimera and a feed-forward network, each behind a norm and beside a residual connection.
 
-        sequential:  x ← x + gelu(norm(h + local(h))), h = norm(x)        x ← x + chimera(norm(x))
-        parallel:    x ← x + local(norm(x)) + chimera(norm(x))
-        then:        x ← x + mlp(norm(x))
+        sequential:  x ← local(x)        x ← x + chimera(norm(x))
+        parallel:    x ← local(x) + chimera(norm(x))
+        then:        x ← x + mlp(norm(x)), unless mlp_ratio is 0
+
+    local(x) is a `LocalLayer`, or for ``"gcn_plus"`` a `ConvLayer`, which has no residual connection.
 
     Args:
         config: of the model.
@@ -53,26 +55,23 @@ class ChimeraGraphLayer(GradientCheckpointingLayer):
     def __init__(self, config: ChimeraGraphConfig, last: bool = False):
         super().__init__()
         width, self.sequential = config.hidden_size, config.arrangement == "sequential"
-        self.local = None if config.local == "none" else LocalLayer(config, unused_edges=last and not self.sequential)
+        self.local = local_layer(config, unused_edges=last and not self.sequential)
         self.mixer_norm = norm_of(config)
         self.mixer = mixer_of(config)
-        self.mlp_norm = norm_of(config)
-        inner = config.mlp_ratio * width
-        self.mlp = nn.Sequential(
-            nn.Linear(width, inner), nn.GELU(), nn.Dropout(config.dropout), nn.Linear(inner, width)
-        )
         self.dropout = nn.Dropout(config.dropout)
+        self.mlp_norm = self.mlp = None
+        if inner := config.mlp_ratio * width:
+            self.mlp_norm = norm_of(config)
+            self.mlp = nn.Sequential(nn.Linear(width, inner), nn.GELU(), self.dropout, nn.Linear(inner, width))
 
     def forward(self, x: Tensor, edge: Tensor | None, graphs: Graphs) -> tuple[Tensor, Tensor | None]:
-        nearby, updated = (None, edge) if self.local is None else self.local(x, edge, graphs)
-        if nearby is not None and self.sequential:
-            x, edge = x + nearby, updated
+        near, updated = (x, edge) if self.local is None else self.local(x, edge, graphs)
+        x, edge = (near, updated) if self.sequential else (x, edge)
         features = normalized(self.mixer_norm, x, graphs.batch)
-        mixed = self.mixer(features, graphs.wiring.topology, graphs.wiring.features(edge))
-        x = x + self.dropout(mixed)
-        if nearby is not None and not self.sequential:
-            x = x + nearby
-        return x + self.dropout(self.mlp(normalized(self.mlp_norm, x, graphs.batch))), updated
+        x = near + self.dropout(self.mixer(features, graphs.wiring.topology, graphs.wiring.features(edge)))
+        if self.mlp is not None and self.mlp_norm is not None:
+            x = x + self.dropout(self.mlp(normalized(self.mlp_norm, x, graphs.batch)))
+        return x, updated
 
 
 def mixer_of(config: ChimeraGraphConfig) -> Chimera:
@@ -101,8 +100,18 @@ def mixer_of(config: ChimeraGraphConfig) -> Chimera:
     )
 
 
+def local_layer(config: ChimeraGraphConfig, unused_edges: bool) -> nn.Module | None:
+    """The local layer that a configuration describes, called as ``layer(x, edge, graphs)``."""
+    if config.local == "gcn_plus":
+        return ConvLayer(config, "gcn_plus")
+    return None if config.local == "none" else LocalLayer(config, unused_edges)
+
+
 class LocalLayer(nn.Module):
-    """A convolution over neighbours behind a norm, in a sequential arrangement ``gelu(norm(h + conv(h)))``; dropout.
+    """A convolution over neighbours behind a norm, beside a residual connection.
+
+        sequential:  x + gelu(norm(h + conv(h))), h = norm(x)
+        parallel:    x + conv(norm(x))
 
     Args:
         config: of the model.
@@ -128,7 +137,7 @@ class LocalLayer(nn.Module):
             y = self.conv(h, graphs.edge_index, *([edge] if self.reads_edges else []))
         if self.out_norm is not None:
             y = F.gelu(normalized(self.out_norm, h + y, graphs.batch))
-        return self.dropout(y), edge
+        return x + self.dropout(y), edge
 
 
 class GatedGCN(nn.Module):
@@ -193,11 +202,11 @@ class GCNPlus(nn.Module):
 class ConvLayer(GradientCheckpointingLayer):
     """A convolution in a layer of its own, ``x + dropout(relu(norm(conv(x))))``; GCN+ has no residual connection."""
 
-    def __init__(self, config: ChimeraGraphConfig):
+    def __init__(self, config: ChimeraGraphConfig, name: str):
         super().__init__()
-        self.conv = conv_of(config.mixer, config)
-        self.reads_edges = config.mixer != "gcn" and config.edge_features is not None
-        self.residual = config.mixer != "gcn_plus"
+        self.conv = conv_of(name, config)
+        self.reads_edges = name != "gcn" and config.edge_features is not None
+        self.residual = name != "gcn_plus"
         self.norm = BatchNorm(config.hidden_size)
         self.dropout = nn.Dropout(config.dropout)
 
@@ -225,7 +234,7 @@ def graph_layer(config: ChimeraGraphConfig, depth: int) -> nn.Module:
     """A layer of the model, called as ``layer(x, edge, graphs)``."""
     if config.mixer == "chimera":
         return ChimeraGraphLayer(config, last=depth == config.num_hidden_layers - 1)
-    return GPSLayer(config) if config.mixer == "gps" else ConvLayer(config)
+    return GPSLayer(config) if config.mixer == "gps" else ConvLayer(config, config.mixer)
 
 
 def conv_of(name: str, config: ChimeraGraphConfig) -> nn.Module:
