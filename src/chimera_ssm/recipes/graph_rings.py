@@ -6,7 +6,7 @@ from chimera_ssm.training.graph_recipe import GraphRecipe
 LAPTOP = GraphRecipe(
     data="rings:1-24",
     mixer="chimera",
-    hidden_size=32,
+    hidden_size=40,
     num_hidden_layers=3,
     state_size=8,
     num_heads=2,

@@ -77,8 +77,6 @@ def _known(data: str, *names: str) -> tuple[Row, ...]:
 
 _PEPTIDES = replace(
     find_recipe("graph/peptides-func", "laptop"),
-    hidden_size=58,
-    num_hidden_layers=2,
     train_limit=3624,  # a third
     epochs=15,
     eval_every=340,  # three epochs

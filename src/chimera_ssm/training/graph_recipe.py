@@ -38,7 +38,7 @@ class GraphRecipe(Recipe):
         "chimera", "what mixes the nodes"
     )
     arrangement: Literal["sequential", "parallel"] = setting("sequential", "local layer before Chimera, or beside it")
-    local: Literal["gated_gcn", "gcn_plus", "gcn", "gine", "none"] = setting("gated_gcn", "the local layer")
+    local: Literal["gated_gcn", "gcn_plus", "gcn", "gine", "none"] = setting("gcn_plus", "the local layer")
     edge_messages: bool = setting(True, "gated_gcn: whether messages contain edge features")
     norm: Literal["batch", "layer", "graph"] = setting("batch", "norms of Chimera's layers")
     final_norm: bool = setting(False, "whether there is a norm after the last layer")
@@ -60,7 +60,7 @@ class GraphRecipe(Recipe):
     state_size: int = setting(16, "N of Chimera", least=1)
     num_heads: int = setting(2, "heads of Chimera, or of attention", least=1)
     expand: int = setting(1, "inner width of Chimera in units of hidden_size", least=1)
-    mlp_ratio: int = setting(2, "inner width of the feed-forward network in units of hidden_size; 0: none", least=0)
+    mlp_ratio: int = setting(0, "inner width of the feed-forward network in units of hidden_size; 0: none", least=0)
     pooling: Literal["mean", "sum", "max"] = setting("mean", "how nodes become a graph")
     head_layers: int = setting(4, "linear layers of the head", least=1)
     dropout: float = setting(0.0, "probability of dropping a feature", least=0, below=1)

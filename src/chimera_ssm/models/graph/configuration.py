@@ -93,11 +93,11 @@ class ChimeraGraphConfig(PreTrainedConfig):
     )
     label_mean: list[float] | None = None
     label_std: list[float] | None = None
-    hidden_size: int = 64
-    num_hidden_layers: int = 8
+    hidden_size: int = 164
+    num_hidden_layers: int = 3
     mixer: str = "chimera"
     arrangement: str = "sequential"
-    local: str = "gated_gcn"
+    local: str = "gcn_plus"
     edge_messages: bool = True
     norm: str = "batch"
     final_norm: bool = False
@@ -114,10 +114,10 @@ class ChimeraGraphConfig(PreTrainedConfig):
     init: str = "average"
     dt_min: float = 0.001
     dt_max: float = 0.1
-    state_size: int = 64
+    state_size: int = 32
     num_heads: int = 2
     expand: int = 1
-    mlp_ratio: int = 2
+    mlp_ratio: int = 0
     pooling: str = "mean"
     head_layers: int = 4
     dropout: float = 0.1

@@ -29,7 +29,7 @@ _TASKS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 _STATES = {"peptides_func": 96, "peptides_struct": 80, "pascalvoc_sp": 64, "coco_sp": 64}
 
-_OURS = {"hidden_size": 64, "num_hidden_layers": 8, "state_size": 48}
+_OURS = {"hidden_size": 164, "num_hidden_layers": 3, "state_size": 32}
 _AUTHORS = {
     "hidden_size": 64, "num_hidden_layers": 8, "state_size": 64, "arrangement": "sequential", "local": "gated_gcn",
     "edge_messages": False, "norm": "graph", "gate": True, "conv": False, "injection": "projected",
