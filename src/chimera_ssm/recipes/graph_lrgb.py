@@ -60,8 +60,8 @@ PASCALVOC_SP = replace(
 )  # fmt: skip
 COCO_SP = replace(PASCALVOC_SP, data="coco-sp")
 
-# Our network, chosen on the validation part (docs/results/graphs.md): GCN+ as local layer, no feed-forward network, batch
-# norms, hold injection, rows normalised, the convolution.
+# Our network, chosen on the validation part (docs/results/graphs.md): GCN+ as local layer, no feed-forward network,
+# batch norms, hold injection, rows normalised, the convolution.
 LAPTOP = GraphRecipe(
     data="peptides-func",
     problem="multi_label_classification",
