@@ -18,7 +18,7 @@ fuzz: $(READY)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.fuzz $(FUZZ)
 
 mutations: $(READY)
-	$(BIN)/python -m tests.data.mutations --cases 2000
+	$(BIN)/python -m tests.chimera_lab.data.mutations --cases 2000
 
 lint: $(READY)
 	$(BIN)/ruff check .

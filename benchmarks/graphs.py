@@ -16,11 +16,11 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 import chimera_ssm as chimera
-from chimera_ssm.cli.bench.measure import take_turns
-from chimera_ssm.data.graph_store import GraphStore
-from chimera_ssm.data.superpixels import region_graph, slic
-from chimera_ssm.studies import find_study
-from chimera_ssm.studies.study import Study
+from chimera_lab.cli.bench.measure import take_turns
+from chimera_lab.data.graph_store import GraphStore
+from chimera_lab.data.superpixels import region_graph, slic
+from chimera_lab.studies import find_study
+from chimera_lab.studies.study import Study
 
 SECONDS = 60
 

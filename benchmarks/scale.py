@@ -12,9 +12,9 @@ from functools import partial
 import numpy as np
 
 import chimera_ssm as chimera
-from chimera_ssm.cli.bench import graphs
-from chimera_ssm.cli.bench.memory import extra_memory
-from chimera_ssm.cli.bench.works import Mix, Topologies
+from chimera_lab.cli.bench import graphs
+from chimera_lab.cli.bench.memory import extra_memory
+from chimera_lab.cli.bench.works import Mix, Topologies
 
 
 def random_dag(nodes: int, edges: int) -> tuple[chimera.Topology, ...]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import chimera_ssm
-from chimera_ssm import cli
+from chimera_lab import cli
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

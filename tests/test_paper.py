@@ -17,8 +17,8 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 import chimera_ssm as chimera
-from chimera_ssm.solvers.compiled import plain_pytorch
-from chimera_ssm.solvers.undirected_line import pivots
+from chimera_ssm.ops.compiled import plain_pytorch
+from chimera_ssm.ops.tridiagonal.solver import pivots
 from tests import zoo
 
 TIGHT = {"rtol": 1e-10, "atol": 1e-10}

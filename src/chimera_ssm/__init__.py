@@ -23,7 +23,7 @@ _HOMES = {
         "Adjacency", "dag_adjacency", "graph_adjacency", "grid_adjacency", "hold_injection", "linear_attention",
         "mamba2", "retnet", "undirected_line_adjacency",
     ),
-    "solvers": (
+    "ops": (
         "Choice", "Dense", "Elimination", "Neumann", "Solver", "Squaring", "Sweep", "checking", "mask", "mix",
         "select_solver", "set_workspace_limit", "solve",
     ),
@@ -40,7 +40,6 @@ _HOMES = {
         "ChimeraImageConfig", "ChimeraImageModel", "ChimeraImageProcessor", "ChimeraTextConfig", "ChimeraTextModel",
         "create_model", "image_classifier", "list_models", "match_parameters", "match_text_parameters", "text_model",
     ),
-    "data.graph_store": ("KeepPlan", "keep_plans"),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

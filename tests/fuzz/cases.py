@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 import chimera_ssm as chimera
-from chimera_ssm.solvers.reference import reference_matrix
-from chimera_ssm.solvers.select import exact_solver
+from chimera_ssm.ops.reference import reference_matrix
+from chimera_ssm.ops.select import exact_solver
 from tests.fuzz.topologies import ACYCLIC, CYCLIC, EDGELESS, draw_sizes, draw_topology
 
 #: Families of cases, and how often they are drawn: bounded weights or acyclic topologies; several topologies in one

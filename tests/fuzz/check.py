@@ -7,9 +7,12 @@ from unittest.mock import patch
 import torch
 
 import chimera_ssm as chimera
-from chimera_ssm.solvers import operators, verbs
-from chimera_ssm.solvers.compiled import chunks, plain_pytorch, states
-from chimera_ssm.solvers.kernels import pool
+from chimera_ssm.cpu import threads as pool
+from chimera_ssm.ops import custom_ops as operators
+from chimera_ssm.ops import functional as verbs
+from chimera_ssm.ops.compiled import plain_pytorch
+from chimera_ssm.ops.scan import cpu as chunks
+from chimera_ssm.ops.sweep import cpu_states as states
 from tests.fuzz.cases import draw_case
 from tests.fuzz.layers import LayerCase, draw_layer, layer_differences
 from tests.fuzz.truth import truth_and_bounds

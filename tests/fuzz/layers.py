@@ -13,8 +13,8 @@ import torch
 
 import chimera_ssm as chimera
 from chimera_ssm.nn import mixer as mixers
-from chimera_ssm.solvers.compiled import plain_pytorch
-from chimera_ssm.solvers.reference import reference_mix
+from chimera_ssm.ops.compiled import plain_pytorch
+from chimera_ssm.ops.reference import reference_mix
 from tests.fuzz.topologies import ACYCLIC, CYCLIC, EDGELESS, draw_part, draw_sizes
 from tests.fuzz.truth import resolvent
 

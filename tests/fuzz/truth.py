@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from chimera_ssm.solvers import Elimination, Neumann
-from chimera_ssm.solvers.reference import reference_matrix, reference_mix, reference_series
-from chimera_ssm.solvers.select import exact_solver
+from chimera_ssm.ops import Elimination, Neumann
+from chimera_ssm.ops.reference import reference_matrix, reference_mix, reference_series
+from chimera_ssm.ops.select import exact_solver
 
 
 class _Resolvent(torch.autograd.Function):

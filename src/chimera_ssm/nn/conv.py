@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from chimera_ssm.nn import kernels
-from chimera_ssm.solvers.compiled.common import arrays_of, empty, flatten, keep, twice
+from chimera_ssm.ops.autograd import arrays_of, empty, flatten, keep, twice
 from chimera_ssm.topology import Batch, Topology
 
 _CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -129,8 +129,8 @@ class _ActivatedWindow(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, table: Tensor) -> Tensor:
+        from chimera_ssm.cpu import threads as pool
         from chimera_ssm.nn.kernels import conv
-        from chimera_ssm.solvers.kernels import pool
 
         keep(ctx, (x, weight, bias, table))
         y, (memory, strides) = empty(*x.shape, like=x), flatten(x.detach())
@@ -143,8 +143,8 @@ class _ActivatedWindow(torch.autograd.Function):
     @staticmethod
     @twice(_plain)
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        from chimera_ssm.cpu import threads as pool
         from chimera_ssm.nn.kernels import conv
-        from chimera_ssm.solvers.kernels import pool
 
         x, weight, bias, table = ctx.saved_tensors
         dx, dweight, dbias = empty(*x.shape, like=x), weight.new_zeros(weight.shape), torch.zeros_like(bias)
@@ -158,8 +158,8 @@ class _ActivatedWindow(torch.autograd.Function):
 
 def _blocks(channels: int, work: int) -> tuple[int, int]:
     """How many blocks of channels, equally many for each thread, and their size; no result depends on it."""
+    from chimera_ssm.cpu.threads import threads_for
     from chimera_ssm.nn.kernels.conv import CHANNELS
-    from chimera_ssm.solvers.kernels.pool import threads_for
 
     threads = threads_for(work)
     least = threads * -(-channels // (CHANNELS * threads))

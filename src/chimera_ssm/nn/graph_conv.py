@@ -6,8 +6,8 @@ from torch import Tensor, nn
 
 from chimera_ssm.nn.kinds import Kind
 from chimera_ssm.nn.mixer import Chimera
-from chimera_ssm.nn.wiring import check_edge_index, instead_of_dense, wire
-from chimera_ssm.solvers import Solver
+from chimera_ssm.ops import Solver
+from chimera_ssm.topology.from_edge_index import check_edge_index, instead_of_dense, wire
 
 
 class ChimeraConv(nn.Module):

@@ -14,7 +14,7 @@ from chimera_ssm.adjacency import Adjacency, inverse_softplus
 from chimera_ssm.nn.decay import mark_undecayed
 from chimera_ssm.nn.kinds import Kind, OnGraph, check_kind
 from chimera_ssm.nn.norm import HeadNorm
-from chimera_ssm.solvers import Neumann, Solver, mix, solve
+from chimera_ssm.ops import Neumann, Solver, mix, solve
 from chimera_ssm.topology import Line, Topology
 
 RESOLVENTS = ("exact", "identity")

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from chimera_ssm.nn import kernels
-from chimera_ssm.solvers.compiled.common import arrays_of, empty, flatten, keep, twice
+from chimera_ssm.ops.autograd import arrays_of, empty, flatten, keep, twice
 
 #: Added to the mean square, so that rows of zeros stay finite.
 EPS = 1e-5
@@ -118,8 +118,8 @@ class _HeadNorm(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, V: Tensor | None, skip: Tensor | None, gate: Tensor | None, weight: Tensor
     ) -> Tensor:
+        from chimera_ssm.cpu import threads as pool
         from chimera_ssm.nn.kernels import norm
-        from chimera_ssm.solvers.kernels import pool
 
         Z, H, T, P = x.shape
         y, rate = empty(Z, T, H * P, like=x), empty(Z, T, like=x)
@@ -131,8 +131,8 @@ class _HeadNorm(torch.autograd.Function):
     @staticmethod
     @twice(_plain_heads)
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        from chimera_ssm.cpu import threads as pool
         from chimera_ssm.nn.kernels import norm
-        from chimera_ssm.solvers.kernels import pool
 
         x, V, skip, gate, weight, rate = ctx.saved_tensors
         dx, dV, dgate = (empty(0, like=x) if t is None else empty(*t.shape, like=x) for t in (x, V, gate))

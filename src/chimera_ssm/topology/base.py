@@ -14,8 +14,8 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from chimera_ssm.errors import TopologyError
-from chimera_ssm.topology import names, order
-from chimera_ssm.topology.elimination import EliminationPlan, TooMuchFill, plan_elimination, plan_factors
+from chimera_ssm.topology import order
+from chimera_ssm.topology import registry as names
 from chimera_ssm.topology.plans import (
     BlockPlan,
     FactorPlan,
@@ -25,6 +25,7 @@ from chimera_ssm.topology.plans import (
     block_plan,
     on_device,
 )
+from chimera_ssm.topology.symbolic_lu import EliminationPlan, TooMuchFill, plan_elimination, plan_factors
 
 if TYPE_CHECKING:
     from typing_extensions import Self

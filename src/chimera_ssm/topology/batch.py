@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from chimera_ssm.errors import TopologyError
-from chimera_ssm.topology import names
+from chimera_ssm.topology import registry as names
 from chimera_ssm.topology.base import Array, Topology, hashable
-from chimera_ssm.topology.elimination import EliminationPlan, TooMuchFill, join_plans
 from chimera_ssm.topology.plans import PathPlan
+from chimera_ssm.topology.symbolic_lu import EliminationPlan, TooMuchFill, join_plans
 
 
 class Batch(Topology):

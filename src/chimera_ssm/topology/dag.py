@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from chimera_ssm.topology.listed import Listed
+from chimera_ssm.topology.edge_list import Listed
 
 
 class DAG(Listed):

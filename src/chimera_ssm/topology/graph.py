@@ -11,7 +11,7 @@ from chimera_ssm.errors import TopologyError
 from chimera_ssm.topology import order
 from chimera_ssm.topology.base import hashable
 from chimera_ssm.topology.dag import DAG
-from chimera_ssm.topology.listed import Listed
+from chimera_ssm.topology.edge_list import Listed
 
 
 class Graph(Listed):

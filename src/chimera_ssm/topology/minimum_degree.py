@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from chimera_ssm.topology.jit import kernel
+from chimera_ssm.cpu.compilation import kernel
 
 Array = np.ndarray
 

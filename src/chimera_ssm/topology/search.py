@@ -5,7 +5,7 @@ Imported only where one is needed, since Numba comes with it.
 
 import numpy as np
 
-from chimera_ssm.topology.jit import kernel
+from chimera_ssm.cpu.compilation import kernel
 
 
 @kernel

@@ -13,8 +13,8 @@ from chimera_ssm.errors import missing_extra
 from chimera_ssm.models.graph.configuration import ChimeraGraphConfig
 from chimera_ssm.models.graph.norms import BatchNorm, norm_of, normalized
 from chimera_ssm.nn import Chimera, OnDAG, OnGraph
-from chimera_ssm.nn.wiring import Wiring
-from chimera_ssm.solvers import Neumann
+from chimera_ssm.ops import Neumann
+from chimera_ssm.topology.from_edge_index import Wiring
 
 
 class Graphs(NamedTuple):

@@ -18,7 +18,7 @@ from chimera_ssm.models.graph.norms import BatchNorm, GraphNorm, norm_of, normal
 from chimera_ssm.nn import Chimera
 from chimera_ssm.nn.conv import LocalConv
 from chimera_ssm.nn.norm import HeadNorm
-from chimera_ssm.nn.wiring import Wiring, join, wire
+from chimera_ssm.topology.from_edge_index import Wiring, join, wire
 
 
 @dataclass

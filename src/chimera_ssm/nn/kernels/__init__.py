@@ -2,7 +2,8 @@
 
 from torch import Tensor
 
-from chimera_ssm.solvers import compiled, operators
+from chimera_ssm.ops import compiled
+from chimera_ssm.ops import custom_ops as operators
 
 
 def usable(*tensors: Tensor | None) -> bool:

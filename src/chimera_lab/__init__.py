@@ -1,0 +1,1 @@
+"""The laboratory: baselines, data, training, recipes and studies behind the `chimera` command."""

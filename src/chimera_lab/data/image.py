@@ -1,0 +1,323 @@
+"""Labelled images: scikit-learn's digits, idx files such as Fashion-MNIST's, folders of images, ImageNet."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chimera_lab.data.cache import cache_folder
+from chimera_lab.data.files import read_bytes, reason
+from chimera_lab.data.samples import Samples, split
+from chimera_ssm.pixels import pixels_of
+
+FASHION_LABELS = (
+    "T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot",
+)  # fmt: skip
+FASHION_PACKAGE = "/usr/share/datasets/fashion-mnist"  # Debian's
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
+
+
+class Images(Samples):
+    """Images with a class each; a sample is ``{"pixel_values": [C, H, W], "labels": int}``.
+
+    Args:
+        classes: the class of each image.
+        read: the image of an index, ``[C, H, W]``: uint8, or float from 0 to 1 for images with more than 8 bits.
+        content: what tells it from others: the pixels, or the file, which is decoded a little differently elsewhere.
+    """
+
+    def __init__(self, classes: Tensor, read: Callable[[int], Tensor], content: Callable[[int], bytes]):
+        self.classes, self.read, self._content = classes, read, content
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    def sample(self, index: int) -> dict[str, Any]:
+        return {"pixel_values": self.read(index), "labels": int(self.classes[index])}
+
+    def content(self, index: int) -> bytes:
+        return self._content(index)
+
+    @property
+    def labels(self) -> Tensor:
+        return self.classes
+
+
+class Transformed(Samples):
+    """Images that go through a function, ``[C, H, W]``, uint8 or float, → ``float [C, S, S]``."""
+
+    def __init__(self, images: Samples, transform: Callable[[Tensor], Tensor]):
+        self.images, self.transform = images, transform
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def sample(self, index: int) -> dict[str, Any]:
+        sample = self.images.sample(index)
+        return {**sample, "pixel_values": self.transform(sample["pixel_values"])}
+
+    @property
+    def labels(self) -> Tensor | None:
+        return self.images.labels
+
+
+class ImageData(NamedTuple):
+    """A data set of images: training part, test part, and names of the classes."""
+
+    train: Samples
+    test: Samples
+    names: tuple[str, ...]
+
+
+def load_images(data: str, num_channels: int, names: tuple[str, ...] | None = None) -> ImageData:
+    """The data set of a name, or in a folder.
+
+    Args:
+        data: ``digits``, ``fashion-mnist``, ``imagenet``, or a folder with idx files or with
+            ``train/<class>/<image>`` and ``test/…`` or ``val/…``.
+        num_channels: of the images: 3 for colours, 1 for shades of grey.
+        names: of the classes as a model knows them; the data's own if omitted.
+    """
+    found = _load(data, num_channels)
+    return found if names in (None, found.names) else _renumbered(found, names, data)
+
+
+def _load(data: str, num_channels: int) -> ImageData:
+    if data == "digits":
+        return _digits(num_channels)
+    if data == "fashion-mnist":
+        return _fashion_mnist(num_channels)
+    if data == "imagenet":
+        return _imagenet(num_channels)
+    folder = Path(data).expanduser()
+    if not folder.is_dir():
+        raise ValueError(
+            f"there is no data set and no folder {data!r}; data is digits, fashion-mnist, imagenet, or a folder with "
+            f"train/<class>/<image> and test/<class>/<image>, or with idx files"
+        )
+    if any(folder.glob("train-images*idx3-ubyte*")):
+        return _idx_folder(folder, num_channels)
+    return _image_folder(folder, num_channels)
+
+
+class _Renumbered(Samples):
+    """Images whose classes have other numbers."""
+
+    def __init__(self, images: Samples, numbers: Tensor):
+        self.images, self.numbers = images, numbers
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def sample(self, index: int) -> dict[str, Any]:
+        sample = self.images.sample(index)
+        return {**sample, "labels": int(self.numbers[sample["labels"]])}
+
+    def content(self, index: int) -> bytes:
+        return self.images.content(index)
+
+    @property
+    def labels(self) -> Tensor | None:
+        return None if self.images.labels is None else self.numbers[self.images.labels]
+
+
+def _renumbered(images: ImageData, names: tuple[str, ...], data: str) -> ImageData:
+    """The same images with the classes' numbers in ``names``."""
+    known = {name: number for number, name in enumerate(names)}
+    if images.names == tuple(map(str, range(len(images.names)))):  # idx files have numbers and no names
+        known = {str(number): number for number in range(len(names))} | known
+    strange = [name for name in images.names if name not in known]
+    if strange:
+        raise ValueError(f"{data} has the class {strange[0]!r}, which the model does not know; it knows {names}")
+    numbers = torch.tensor([known[name] for name in images.names])
+    return ImageData(_Renumbered(images.train, numbers), _Renumbered(images.test, numbers), names)
+
+
+# scikit-learn's digits
+
+
+def _digits(num_channels: int) -> ImageData:
+    """1,797 digits of 8 × 8 pixels; a fixed stratified quarter is for testing."""
+    from sklearn.datasets import load_digits
+
+    digits: Any = load_digits()
+    pixels = torch.from_numpy((digits.images * (255 / 16)).round().astype(np.uint8))
+    whole = _in_memory(pixels, torch.from_numpy(digits.target), num_channels)
+    test, train = split(whole, len(whole) // 4, "test")
+    return ImageData(train, test, tuple(map(str, range(10))))
+
+
+def _in_memory(pixels: Tensor, classes: Tensor, num_channels: int) -> Images:
+    """Grey images ``[n, H, W]`` held in memory."""
+    return Images(
+        classes.long(),
+        lambda index: pixels[index].expand(num_channels, -1, -1),
+        lambda index: pixels[index].numpy().tobytes(),
+    )
+
+
+# idx files
+
+
+def _fashion_mnist(num_channels: int) -> ImageData:
+    places = Path(FASHION_PACKAGE), cache_folder() / "fashion-mnist"
+    for folder in places:
+        if folder.is_dir():
+            return _idx_folder(folder, num_channels)
+    raise ValueError(
+        f"Fashion-MNIST was looked for in {' and '.join(map(str, places))} and is in neither: install Debian's package "
+        f"dataset-fashion-mnist, or name the folder of its four idx files with --data FOLDER"
+    )
+
+
+def _idx_folder(folder: Path, num_channels: int) -> ImageData:
+    parts = [_idx_part(folder, prefix, num_channels) for prefix in ("train", "t10k")]
+    count = 1 + max(int(part.classes.max()) for part in parts)
+    names = FASHION_LABELS if "fashion" in folder.name and count == 10 else tuple(map(str, range(count)))
+    return ImageData(*parts, names)
+
+
+def _idx_part(folder: Path, prefix: str, num_channels: int) -> Images:
+    pixels = read_idx(_idx_file(folder, f"{prefix}-images-idx3-ubyte"), 3)
+    classes = read_idx(_idx_file(folder, f"{prefix}-labels-idx1-ubyte"), 1)
+    if len(pixels) != len(classes):
+        raise ValueError(
+            f"{folder} has {len(pixels)} images and {len(classes)} labels of {prefix}; there must be as many"
+        )
+    return _in_memory(pixels, classes, num_channels)
+
+
+def _idx_file(folder: Path, name: str) -> Path:
+    for path in (folder / name, folder / f"{name}.gz"):
+        if path.is_file():
+            return path
+    raise ValueError(f"{folder} has neither {name} nor {name}.gz: copy all four idx files there")
+
+
+def read_idx(path: Path, ndim: int) -> Tensor:
+    """Bytes of an idx file, gzipped or not: magic number 0 0 8 ndim, ndim sizes, data.
+
+    Args:
+        path: the file.
+        ndim: the number of dimensions it should have.
+    """
+    content = read_bytes(path)
+    start = 4 + 4 * ndim
+    if len(content) < start or content[:4] != bytes([0, 0, 8, ndim]):
+        found = "an empty file" if not content else f"one that begins with the bytes {content[:4].hex(' ')}"
+        raise ValueError(
+            f"{path} is not an idx file of bytes with {ndim} dimensions: expected {start} bytes or more, the first "
+            f"00 00 08 {ndim:02x}, found {found}; copy it again"
+        )
+    sizes = np.frombuffer(content, ">u4", ndim, offset=4).tolist()
+    if len(content) - start != math.prod(sizes) or not math.prod(sizes):
+        raise ValueError(
+            f"{path} should hold {' × '.join(map(str, sizes))} bytes after its head, at least one, found "
+            f"{len(content) - start}; copy it again"
+        )
+    return torch.from_numpy(np.frombuffer(content, np.uint8, offset=start).reshape(sizes).copy())
+
+
+# Files
+
+
+def _image_folder(folder: Path, num_channels: int) -> ImageData:
+    train = folder / "train"
+    test = next((folder / name for name in ("test", "val") if (folder / name).is_dir()), None)
+    if not train.is_dir() or test is None:
+        raise ValueError(
+            f"{folder} was looked at for train/<class>/<image> and test/ or val/ alike, or for idx files, and has "
+            f"{'no train/' if not train.is_dir() else 'neither test/ nor val/'}"
+        )
+    names = sorted(path.name for path in train.iterdir() if path.is_dir())
+    if not names:
+        raise ValueError(f"{train} has no folders: it should have one for each class")
+    strange = sorted(path.name for path in test.iterdir() if path.is_dir() and path.name not in names)
+    if strange:
+        raise ValueError(f"{test} has the class {strange[0]!r}, which {train} has not")
+    return ImageData(*(_files(part, names, num_channels) for part in (train, test)), tuple(names))
+
+
+def _files(folder: Path, names: Sequence[str], num_channels: int) -> Images:
+    paths: list[str] = []
+    classes: list[int] = []
+    for label, name in enumerate(names):
+        if not (folder / name).is_dir():
+            continue
+        found = sorted(entry.path for entry in os.scandir(folder / name) if entry.name.lower().endswith(SUFFIXES))
+        paths += found
+        classes += [label] * len(found)
+    if not paths:
+        raise ValueError(f"there are no images in {folder}: looked for {', '.join(SUFFIXES)} in the classes' folders")
+    return Images(
+        torch.tensor(classes),
+        lambda index: read_image(paths[index], num_channels),
+        lambda index: Path(paths[index]).read_bytes(),
+    )
+
+
+@contextmanager
+def open_image(path: str | Path) -> Generator[Any]:
+    """An image file as Pillow's picture; whatever is wrong with it while it is used is one sentence that names it."""
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():  # a damaged head may ask for any size, of which Pillow warns at first
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            image = Image.open(path)
+        with image:
+            yield image
+    except FileNotFoundError as error:
+        raise ValueError(f"there is no image {path}") from error
+    except Exception as error:  # a damaged file may raise anything
+        unknown = isinstance(error, Image.UnidentifiedImageError)
+        why = "it is of no kind that Pillow knows" if unknown else reason(error)
+        raise ValueError(f"cannot read the image {path}: {why}; remove or replace it") from error
+
+
+def read_image(path: str | Path, num_channels: int) -> Tensor:
+    """An image file as ``[C, H, W]``: uint8, or float from 0 to 1 if it has more than 8 bits."""
+    with open_image(path) as image:
+        return as_tensor(image, num_channels)
+
+
+def as_tensor(image: Any, num_channels: int) -> Tensor:
+    """A picture of Pillow's as ``[C, H, W]``: uint8, or float from 0 to 1 if it has more than 8 bits."""
+    return torch.from_numpy(pixels_of(image, num_channels)).permute(2, 0, 1)
+
+
+# ImageNet
+
+
+def _imagenet(num_channels: int) -> ImageData:
+    """ImageNet-1k through `datasets`: from its cache, or from the hub with an account that accepted the terms."""
+    from datasets import load_dataset
+
+    try:
+        parts: Any = load_dataset("ILSVRC/imagenet-1k")
+    except Exception as error:  # network, permissions, missing files: of many kinds
+        raise ValueError(
+            f"ImageNet was looked for in datasets' cache and on the hub as ILSVRC/imagenet-1k "
+            f"({type(error).__name__}); accept its terms there and log in, or name a folder with "
+            f"train/<class>/<image> and val/<class>/<image> with --data FOLDER"
+        ) from error
+    names = tuple(parts["train"].features["label"].names)
+    return ImageData(*(_of_dataset(parts[part], num_channels) for part in ("train", "validation")), names)
+
+
+def _of_dataset(part: Any, num_channels: int) -> Images:
+    return Images(
+        torch.as_tensor(part["label"][:]),
+        lambda index: as_tensor(part[index]["image"], num_channels),
+        lambda index: b"",  # a name on the hub, whose classes are compared
+    )

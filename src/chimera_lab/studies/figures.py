@@ -1,0 +1,58 @@
+"""Pictures of what a study found. Each is a function of the study, its results and the folder of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import mean, pstdev
+from typing import TYPE_CHECKING
+
+from chimera_lab.studies.conduct import run_folder
+from chimera_lab.studies.report import known
+from chimera_lab.training.records import read_table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from chimera_lab.studies.conduct import RowResult
+    from chimera_lab.studies.study import Study
+
+
+def against_distance(study: Study, results: Mapping[str, RowResult], folder: Path) -> Figure:
+    """The figure of each row over its evaluations, whose names begin with a number."""
+    figure, axes = _axes()
+    titles = list(study.sections[0].evaluations)
+    for name, result in results.items():
+        values = {title: known(result.figures[title][study.metric]) for title in titles}
+        places = [int(title.split()[0]) for title in titles if values[title]]
+        middle, spread = ([100 * f(v) for v in values.values() if v] for f in (mean, pstdev))
+        axes.errorbar(places, middle, spread, label=name, marker="o", markersize=4, capsize=2)
+    axes.set(xlabel=" ".join(titles[0].split()[1:]), ylabel=f"{study.metric}, %", ylim=(0, 105))
+    axes.legend()
+    return figure
+
+
+def learning_curves(study: Study, results: Mapping[str, RowResult], folder: Path) -> Figure:
+    """The figure of each row's runs as they were trained, a line for each seed."""
+    figure, axes = _axes()
+    for number, row in enumerate(results):
+        for seed in range(study.seeds):
+            laps = read_table(run_folder(folder, row, f"seed-{seed}") / "metrics.csv")
+            if not laps:  # it diverged before the first evaluation
+                continue
+            (column,) = (name for name in laps[0] if name.endswith(f"_{study.metric}"))
+            epochs, values = ([float(lap[name]) for lap in laps] for name in ("epoch", column))
+            axes.plot(epochs, values, color=f"C{number}", marker=".", label="_" if seed else row)
+    axes.set(xlabel="epoch", ylabel=study.metric)
+    axes.legend()
+    return figure
+
+
+def _axes() -> tuple[Figure, Axes]:
+    from matplotlib.figure import Figure  # no pyplot: no window, no global state
+
+    figure = Figure(figsize=(6.5, 4), layout="constrained")
+    axes = figure.subplots()
+    axes.grid(alpha=0.3)
+    return figure, axes

@@ -1,0 +1,140 @@
+"""The records of a run: csv files that survive kills without gaps or duplicates, TensorBoard, curves."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from chimera_lab.training.files import write_durably
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+
+class Table:
+    """A csv file with a row for some steps; rows after the step from which a run goes on are dropped.
+
+    Args:
+        path: the file.
+        step: where the run is.
+    """
+
+    def __init__(self, path: Path, step: int):
+        self.path = path
+        kept = [row for row in read_table(path) if int(row["step"]) <= step] if path.exists() else []
+        self.columns = list(kept[0]) if kept else []
+        write_durably(path, lambda file: file.write(_text(self.columns, kept).encode()))
+        self.file = open(path, "a", encoding="utf-8", newline="")  # noqa: SIM115  (open for the length of the run)
+
+    def add(self, row: dict[str, Any]) -> None:
+        """One more row; the first decides on the columns."""
+        if not self.columns:
+            self.columns = list(row)
+            csv.writer(self.file).writerow(self.columns)
+        csv.DictWriter(self.file, self.columns).writerow(row)
+        self.file.flush()
+
+    def sync(self) -> None:
+        """Bring all rows to the disk, before a checkpoint says they are there."""
+        self.file.flush()
+        os.fsync(self.file.fileno())
+
+    def close(self) -> None:
+        """Sync and close."""
+        self.sync()
+        self.file.close()
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    """The complete rows of a csv file of numbers, one for each step; a last row cut off by a kill is not one."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        rows = list(csv.DictReader(text[: text.rfind("\n") + 1].splitlines()))
+        rows = [row for row in rows if None not in row and None not in row.values()]
+        for row in rows:
+            int(row["step"]), [float(value) for value in row.values()]
+    except (ValueError, KeyError, csv.Error) as error:
+        reason = "it has no column step" if isinstance(error, KeyError) else error
+        raise ValueError(f"{path} is damaged ({reason}): restore it, or delete it and lose its rows") from None
+    return rows
+
+
+def _text(columns: list[str], rows: list[dict[str, str]]) -> str:
+    lines = [columns, *([row[name] for name in columns] for row in rows)] if columns else []
+    return "".join(",".join(line) + "\r\n" for line in lines)
+
+
+class Records:
+    """steps.csv, metrics.csv (a row for each evaluation) and TensorBoard's files of a run.
+
+    Args:
+        folder: the run's.
+        step: where the run is.
+    """
+
+    def __init__(self, folder: Path, step: int):
+        self.folder = folder
+        self.steps, self.laps = Table(folder / "steps.csv", step), Table(folder / "metrics.csv", step)
+        self.board = _board(folder / "tensorboard", step)
+
+    def add_step(self, row: dict[str, Any]) -> None:
+        """A row of steps.csv."""
+        self.steps.add(row)
+        self._show(row, "step")
+
+    def add_lap(self, row: dict[str, Any]) -> None:
+        """A row of metrics.csv."""
+        self.laps.add(row)
+        self._show(row, "epoch")
+
+    def _show(self, row: dict[str, Any], group: str) -> None:
+        for name, value in row.items():
+            if name not in ("step", "epoch"):
+                self.board.add_scalar(f"{group}/{name}", float(value), row["step"])
+
+    def sync(self) -> None:
+        """Bring everything to the disk."""
+        self.steps.sync()
+        self.laps.sync()
+        self.board.flush()
+
+    def close(self) -> None:
+        """Close the files and draw the curves."""
+        self.steps.close()
+        self.laps.close()
+        self.board.close()
+        draw_curves(self.folder)
+
+
+def _board(folder: Path, step: int) -> SummaryWriter:
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(folder), purge_step=step + 1)
+
+
+def draw_curves(folder: Path) -> None:
+    """curves.png from metrics.csv: a panel for each figure, its variants as lines."""
+    rows = read_table(folder / "metrics.csv")
+    if not rows:
+        return
+    from matplotlib.figure import Figure  # no pyplot: no window, no global state
+
+    panels: dict[str, list[str]] = {}
+    for name in rows[0]:
+        if name not in ("step", "epoch", "seconds"):
+            panels.setdefault(_panel(name), []).append(name)
+    figure = Figure(figsize=(4.5 * len(panels), 3.5), layout="constrained")
+    for axes, (title, names) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        for name in names:
+            axes.plot([int(row["step"]) for row in rows], [float(row[name]) for row in rows], label=name, marker=".")
+        axes.set(title=title, xlabel="step")
+        axes.grid(alpha=0.3)
+        axes.legend()
+    figure.savefig(folder / "curves.png", dpi=110)
+
+
+def _panel(name: str) -> str:
+    """``train_loss``, ``test_loss_ema`` → ``loss``."""
+    return name.removesuffix("_ema").partition("_")[2] or name

@@ -1,0 +1,162 @@
+"""The folder of a run: what is in it, and which folder is one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from math import nan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from chimera_lab.training.files import read_json, write_durably
+from chimera_lab.training.lock import LOCK, held, made, make_folder
+from chimera_lab.training.recipe import Machine, Recipe, recipe_class
+from chimera_lab.training.settings import as_dict, from_dict
+from chimera_ssm.version import __version__
+
+if TYPE_CHECKING:
+    from chimera_lab.training.task import Task
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run: its folder and its settings.
+
+    The folder holds config.yaml, about/, metrics.csv, steps.csv, tensorboard/, checkpoints/, curves.png, model/ and,
+    when the run is finished, result.json; if it diverged, diverged.json.
+    """
+
+    folder: Path
+    name: str
+    recipe: Recipe
+    machine: Machine
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the checkpoints are."""
+        return self.folder / "checkpoints"
+
+    @property
+    def about(self) -> Path:
+        """What was known of the data when the run began: classes, vocabulary, what tells them from others."""
+        return self.folder / "about"
+
+    def recall(self, task: Task, own_data: bool = True) -> str:
+        """Make a task what it was when the run began; see `Task.recall`.
+
+        Returns:
+            What told the run's data from others.
+        """
+        path = self.about / "data"
+        if not path.is_file():
+            raise ValueError(f"{self.folder} is incomplete: {path} is not there; restore it, or train again")
+        for file in self.about.glob("*.json"):
+            read_json(file, object, _RESTORE)
+        try:
+            task.recall(self.about, own_data)
+        except FileNotFoundError as error:
+            raise ValueError(f"{self.folder} is incomplete: {error.filename} is not there; {_RESTORE}") from None
+        return path.read_text(encoding="ascii", errors="replace")
+
+    @property
+    def model(self) -> Path:
+        """The trained model, in the form its users load."""
+        return self.folder / "model"
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """The final figures, if the run is finished; those that are not defined are NaN."""
+        return self._outcome("result.json", "delete it and continue with chimera train --resume")
+
+    @property
+    def divergence(self) -> dict[str, Any] | None:
+        """Where the run diverged, if it did: the same as `result`, without metrics."""
+        return self._outcome("diverged.json", "delete it and continue with chimera train --resume")
+
+    def _outcome(self, name: str, remedy: str) -> dict[str, Any] | None:
+        path = self.folder / name
+        if not path.exists():
+            return None
+        found = read_json(path, dict, f"{remedy} {self.folder}")
+        metrics = found.get("metrics")
+        if not isinstance(metrics, dict):
+            raise ValueError(f"{path} is damaged: it has no metrics; {remedy} {self.folder}")
+        return found | {"metrics": {key: nan if value is None else value for key, value in metrics.items()}}
+
+    @property
+    def exists(self) -> bool:
+        """Whether the folder is there already."""
+        return (self.folder / "config.yaml").exists()
+
+    def check_free(self) -> None:
+        """Refuse a folder with something in it: an existing run is never written into."""
+        if self.exists:
+            raise ValueError(
+                f"{self.folder} holds a run already: continue it with chimera train --resume {self.folder}, or choose "
+                f"another folder with --out"
+            )
+        if self.folder.exists() and (
+            not self.folder.is_dir() or any(path.name not in _TRACES for path in self.folder.iterdir())
+        ):
+            raise ValueError(f"{self.folder} exists and is not a run; choose another folder with --out")
+
+    def create(self) -> None:
+        """Make the folder, with its config.yaml."""
+        import yaml
+
+        self.check_free()
+        values: dict[str, Any] = {"name": self.name, "kind": self.recipe.kind, "version": __version__}
+        values |= {"recipe": as_dict(self.recipe), "machine": as_dict(self.machine)}
+        text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+        make_folder(self.folder)
+        write_durably(self.folder / "config.yaml", lambda file: file.write(text.encode()))
+
+
+def open_run(folder: Path) -> Run:
+    """The run in a folder."""
+    import yaml
+
+    path = folder / "config.yaml"
+    if not path.is_file():
+        raise ValueError(f"{folder} is not a run: it has no config.yaml; runs are made by chimera train")
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, ValueError) as error:
+        words = " ".join(str(error).split())
+        raise ValueError(f"{path} cannot be read: it is not YAML ({words}); {_RESTORE}") from error
+    try:
+        name, kind, recipe, machine = (_entry(values, *entry) for entry in _ENTRIES.items())
+        return Run(folder, name, from_dict(recipe_class(kind), recipe), from_dict(Machine, machine))
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read: {error}; {_RESTORE}") from error
+
+
+#: What a process that was killed before its run began may leave in the folder.
+_TRACES = LOCK, "config.yaml.part"
+
+_ENTRIES = {"name": str, "kind": str, "recipe": dict, "machine": dict}
+_RESTORE = "restore it, or train again"
+
+
+def _entry(values: Any, name: str, kind: type) -> Any:
+    """An entry of config.yaml, of the type that it must have."""
+    value = values.get(name) if isinstance(values, dict) else None
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} is missing or not a {kind.__name__}")
+    return value
+
+
+@contextmanager
+def new_folder(name: str) -> Generator[Path]:
+    """``runs/<recipe>-<time>``, a folder made for this process alone, and removed if it stays empty."""
+    stem = f"{name.replace('/', '-')}-{time.strftime('%Y%m%d-%H%M%S')}"
+    with ExitStack() as stack:
+        for k in count():
+            path = Path("runs") / (f"{stem}-{k}" if k else stem)
+            with suppress(FileExistsError):
+                stack.enter_context(made(path, exist_ok=False))
+                break
+        yield stack.enter_context(held(path))

@@ -1,0 +1,1 @@
+"""Kernel infrastructure for CPUs: compilation, SIMD, matrix tiles, threads, memory. Knows no topology."""

@@ -1,0 +1,69 @@
+"""`Dense`: LU with pivoting, or a triangular solve, on matrices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from chimera_ssm.ops.contract import ExactResolvent, Solver
+from chimera_ssm.ops.dense_blocks import dense_blocks, join, split
+from chimera_ssm.topology import Topology
+from chimera_ssm.topology.plans import BlockPlan
+
+
+@dataclass(frozen=True)
+class Dense(Solver):
+    """Exact on any topology, for any weights that leave I − A invertible; T² memory and up to T³ work."""
+
+    def resolvent(self, topology: Topology, weight: Tensor) -> ExactResolvent:
+        if topology.is_acyclic:
+            plan = topology.tensors("sorted_block_plan", weight.device)
+            return ExactResolvent(topology, weight, lambda w: Triangular(plan, w))
+        plan = topology.tensors("block_plan", weight.device)
+        return ExactResolvent(topology, weight, lambda w: PivotedLU(plan, w))
+
+    def column_work(self, topology: Topology) -> int:
+        return int((topology.part_sizes**2).sum())
+
+
+class Triangular:
+    """I − A of an acyclic graph in topological order: unit lower triangular."""
+
+    def __init__(self, plan: BlockPlan, weight: Tensor):
+        self.plan, self.matrix = plan, -dense_blocks(plan, weight)  # the unit diagonal is implied
+
+    def apply(self, rhs: Tensor, transpose: bool) -> Tensor:
+        """``L @ rhs`` or ``Lᵀ @ rhs``."""
+        matrix = self.matrix.mT if transpose else self.matrix
+        x = torch.linalg.solve_triangular(matrix, split(self.plan, rhs), upper=transpose, unitriangular=True)
+        return join(self.plan, x)
+
+
+class PivotedLU:
+    """LU factors of I − A with partial pivoting."""
+
+    def __init__(self, plan: BlockPlan, weight: Tensor):
+        unit = torch.eye(plan.shape[1], dtype=weight.dtype, device=weight.device)
+        self.plan, (self.factors, self.pivots) = plan, lu_factor(unit - dense_blocks(plan, weight))
+
+    def apply(self, rhs: Tensor, transpose: bool) -> Tensor:
+        """``L @ rhs`` or ``Lᵀ @ rhs``."""
+        x = torch.linalg.lu_solve(self.factors, self.pivots, split(self.plan, rhs), adjoint=transpose)
+        return join(self.plan, x)
+
+
+def lu_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """LU factors with partial pivoting and the pivots of each matrix of a batch ``[..., S, S]``; zero pivots pass.
+
+    On CPUs one matrix after the other: PyTorch factorises the matrices of a batch in threads, and within these MKL's
+    own threads, switched on by `torch.set_num_threads`, leave wrong factors of matrices with more than 140 rows.
+    """
+    if matrix.device.type != "cpu":
+        return torch.linalg.lu_factor_ex(matrix)[:2]
+    factors = torch.empty_like(matrix, memory_format=torch.contiguous_format).mT  # by columns, as LAPACK writes them
+    pivots, info = torch.empty(matrix.shape[:-1], dtype=torch.int32), torch.empty((), dtype=torch.int32)
+    for x, *out in zip(matrix.flatten(0, -3), factors.flatten(0, -3), pivots.flatten(0, -2), strict=True):
+        torch.linalg.lu_factor_ex(x, out=(*out, info))
+    return factors, pivots

@@ -1,0 +1,367 @@
+"""The three verbs, `mask`, `solve` and `mix`: checks, broadcasting and precision; the work is the solvers'.
+
+Without a solver they are accurate to the condition of I − A. On acyclic topologies, and where the row sums of |A| are
+below one, no pivoting is needed; elsewhere the pivots are checked, and heads that need it are solved by dense LU with
+pivoting. A topology too large for that is refused with a ``ValueError``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import accumulate
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from chimera_ssm.errors import TopologyError
+from chimera_ssm.ops import custom_ops as operators
+from chimera_ssm.ops.autograd import values_wanted
+from chimera_ssm.ops.checking import check_all_finite, check_finite
+from chimera_ssm.ops.contract import Solver
+from chimera_ssm.ops.mixing import Term, mix_by_mask, mix_by_states
+from chimera_ssm.ops.select import Choice, exact_solver, require, select_solver
+from chimera_ssm.ops.unions import needs_parts, split_edges, split_nodes
+from chimera_ssm.topology import Topology
+
+_SINGULAR = "I − A is singular or overflows: bound the weights, for example by row sums of |A| below one"
+_INPUT = "look for the operation that made it"
+
+
+def mask(topology: Topology, weight: Tensor, solver: Solver | None = None) -> Tensor:
+    """The resolvent ``L = (I − A)⁻¹`` as a matrix, accurate to the condition of I − A.
+
+    Args:
+        topology: T nodes and E edges.
+        weight: ``A[target[e], source[e]]``, ``[..., H, E]``.
+        solver: the fastest exact one if omitted; it pivots where that is needed.
+
+    Returns:
+        ``[..., H, T, T]``, in the dtype of ``weight``, computed in float32 at least.
+    """
+    _check_weight(topology, weight)
+    check_finite("weight", weight, _INPUT)
+    return (operators.mask if operators.wanted() else mask_now)(topology, weight, solver)
+
+
+def mask_now(topology: Topology, weight: Tensor, solver: Solver | None) -> Tensor:
+    """`mask` of checked arguments."""
+    dtype = _compute_dtype(weight)
+    with _without_autocast(weight):
+        resolvent = _pick(solver, topology).resolvent(topology, weight.to(dtype).flatten(0, -2))
+        rows = resolvent.mask()
+        if needs_parts([topology], rows):
+            pieces = zip(topology.parts, split_edges(topology, weight), strict=True)
+            return _block_diagonal([mask_now(*piece, solver) for piece in pieces])
+        plan = topology.tensors("block_plan", weight.device)
+        if plan.shape[0] > 1:
+            starts = plan.node.view(plan.shape)[topology.tensors("part", weight.device)]
+            whole = rows.new_zeros(*rows.shape[:2], topology.num_nodes + 1)
+            rows = whole.scatter(-1, starts.expand_as(rows), rows)[..., :-1]
+    check_finite("the mask", rows, _SINGULAR)
+    return rows.view(*weight.shape[:-1], *rows.shape[1:]).to(weight.dtype)
+
+
+def _block_diagonal(masks: list[Tensor]) -> Tensor:
+    """Masks ``[..., S, S]`` of parts as one, ``[..., T, T]``."""
+    sizes = [mask.shape[-1] for mask in masks]
+    ends = accumulate(sizes)
+    padded = [pad(x, (end - size, sum(sizes) - end)) for x, size, end in zip(masks, sizes, ends, strict=True)]
+    return torch.cat(padded, dim=-2)
+
+
+def solve(topology: Topology, weight: Tensor, rhs: Tensor, solver: Solver | None = None) -> Tensor:
+    """The solution of ``(I − A) x = rhs``: what every node hears when each says its row of ``rhs``.
+
+    Args:
+        topology: T nodes and E edges.
+        weight: ``A[target[e], source[e]]``, ``[..., H, E]``.
+        rhs: ``[..., H, T, K]``.
+        solver: the fastest exact one if omitted; it pivots where that is needed.
+
+    Returns:
+        ``L @ rhs``, ``[..., H, T, K]``, in the dtype of ``rhs``, computed in float32 at least.
+    """
+    _check_weight(topology, weight)
+    _check_nodes("rhs", rhs, topology, "H", "K")
+    _check_equal_heads(weight, "rhs", rhs)
+    check_all_finite({"weight": [weight], "rhs": [rhs]}, _INPUT)
+    return (operators.solve if operators.wanted() else solve_now)(topology, weight, rhs, solver)
+
+
+def solve_now(topology: Topology, weight: Tensor, rhs: Tensor, solver: Solver | None) -> Tensor:
+    """`solve` of checked arguments."""
+    dtype = _compute_dtype(weight, rhs)
+    lead = torch.broadcast_shapes(weight.shape[:-1], rhs.shape[:-2])
+    with _without_autocast(rhs):
+        flat = _flatten(weight.to(dtype), lead, 1)
+        columns = _with_columns(_flatten(rhs.to(dtype), lead, 2))
+        x = _pick(solver, topology).resolvent(topology, flat).solve(columns)
+        x = x if rhs.shape[-1] else x[..., :0]
+    if needs_parts([topology], x):
+        pieces = zip(topology.parts, split_edges(topology, weight), split_nodes(topology, rhs, -2), strict=True)
+        return torch.cat([solve_now(*piece, solver) for piece in pieces], dim=-2)
+    check_finite("the solution", x, _SINGULAR)
+    return x.reshape(*lead, *x.shape[1:]).to(rhs.dtype)
+
+
+def mix(
+    topology: Topology | Sequence[Topology],
+    weight: Tensor | Sequence[Tensor],
+    C: Tensor | Sequence[Tensor],
+    B: Tensor | Sequence[Tensor],
+    V: Tensor,
+    scale: Tensor | Sequence[Tensor | None] | None = None,
+    solver: Solver | None = None,
+) -> Tensor:
+    """The mixer ``y = (L ⊙ C B̄ᵀ) V`` with ``L = (I − A)⁻¹`` and ``B̄ = scale · B``.
+
+    With sequences of topologies on the same nodes, and of weight, C, B and scale alike, the sum over them: masks
+    are added before the product with V, and a tensor that is given twice is used once. Accurate to the condition of
+    I − A, pivoting where that is needed.
+
+    Args:
+        topology: T nodes and E edges, or several topologies.
+        weight: ``A[target[e], source[e]]``, ``[..., H, E]``.
+        C: ``[..., G, T, N]``, G groups of heads that share C and B; G divides H.
+        B: ``[..., G, T, N]``.
+        V: ``[..., H, T, P]``.
+        scale: β, ``[..., H, T]``; 1 if omitted.
+        solver: the fastest exact one if omitted.
+
+    Returns:
+        ``[..., H, T, P]``, in the dtype of ``V``, computed in float32 at least.
+    """
+    topologies, weights, Cs, Bs, scales = _listed(topology, weight, C, B, scale)
+    if operators.wanted():
+        _check_mixes(topologies, weights, Cs, Bs, V, scales)
+        return operators.mix(topologies, weights, Cs, Bs, V, scales, solver)
+    return mix_now(topologies, weights, Cs, Bs, V, scales, solver)
+
+
+def mix_now(
+    topologies: list[Topology],
+    weights: list[Tensor],
+    Cs: list[Tensor],
+    Bs: list[Tensor],
+    V: Tensor,
+    scales: Sequence[Tensor | None],
+    solver: Solver | None,
+) -> Tensor:
+    """`mix` with one of each argument for each topology."""
+    # Checks and choices depend on shapes and dtypes alone: they are made once for these.
+    plan = topologies[0].once(
+        ("mix", *topologies[1:], solver, *map(_signature, (*weights, *Cs, *Bs, *scales, V))),
+        lambda: _plan_mix(topologies, weights, Cs, Bs, V, scales, solver),
+    )
+    check_all_finite({"weight": weights, "C": Cs, "B": Bs, "scale": scales, "V": [V]}, _INPUT)
+    with _without_autocast(V):
+        y = _mix_planned(plan, topologies, weights, Cs, Bs, V, scales)
+    if needs_parts(topologies, *([y] if values_wanted() else [*weights, *Cs, *Bs, V, *scales])):
+        return _mix_parts(topologies, weights, Cs, Bs, V, scales, solver)
+    check_finite("the mix", y, _SINGULAR)
+    return y if y.dtype == V.dtype else y.to(V.dtype)
+
+
+def _mix_parts(
+    topologies: list[Topology],
+    weights: list[Tensor],
+    Cs: list[Tensor],
+    Bs: list[Tensor],
+    V: Tensor,
+    scales: Sequence[Tensor | None],
+    solver: Solver | None,
+) -> Tensor:
+    """`mix_now`, one part after the other."""
+    union, count = topologies[0], topologies[0].num_parts
+
+    def pieces(tensors: Sequence[Tensor | None], dim: int) -> list[list[Any]]:
+        """For each part, its share of each tensor."""
+        shares = [[None] * count if x is None else split_nodes(union, x, dim) for x in tensors]
+        return [list(part) for part in zip(*shares, strict=True)]
+
+    parts = [list(part) for part in zip(*(t.parts for t in topologies), strict=True)]
+    edges = (split_edges(t, w) for t, w in zip(topologies, weights, strict=True))
+    on_edges = [list(part) for part in zip(*edges, strict=True)]
+    of_V = split_nodes(union, V, -2)
+    shares = zip(parts, on_edges, pieces(Cs, -2), pieces(Bs, -2), of_V, pieces(scales, -1), strict=True)
+    return torch.cat([mix_now(*share, solver) for share in shares], dim=-2)
+
+
+@dataclass(frozen=True)
+class _MixPlan:
+    """What shapes and dtypes tell of a mix.
+
+    Attributes:
+        lead: leading dimensions, broadcast.
+        dtype: in which it is computed.
+        choice: solvers and form.
+        as_is: whether no tensor has to be converted or reshaped.
+        empty: whether there are no states or no channels.
+    """
+
+    lead: tuple[int, ...]
+    dtype: torch.dtype
+    choice: Choice
+    as_is: bool
+    empty: bool
+
+
+def _plan_mix(topologies: list, weights: list, Cs: list, Bs: list, V: Tensor, scales: Any, solver: Any) -> _MixPlan:
+    _check_mixes(topologies, weights, Cs, Bs, V, scales)
+    leads = [x.shape[:-2] for x in (*weights, *scales) if x is not None] + [x.shape[:-3] for x in (*Cs, *Bs, V)]
+    lead = torch.broadcast_shapes(*leads)
+    tensors = [x for x in (*weights, *Cs, *Bs, *scales, V) if x is not None]
+    dtype = _compute_dtype(*tensors)
+    N, P, groups_per_head = Cs[0].shape[-1], V.shape[-1], Cs[0].shape[-3] / V.shape[-3]
+    choice = topologies[0].once(
+        ("choice", *topologies[1:], N, P, groups_per_head, solver),
+        lambda: select_solver(topologies, N, P, groups_per_head, solver),
+    )
+    as_is = len(lead) == 1 and all(x == lead for x in leads) and all(x.dtype == dtype for x in tensors)
+    return _MixPlan(lead, dtype, choice, as_is, empty=0 in (N, P))
+
+
+def _mix_planned(plan: _MixPlan, topologies: list, weights: list, Cs: list, Bs: list, V: Tensor, scales: Any) -> Tensor:
+    once: dict[int, Tensor] = {}
+
+    def flat(x: Tensor, kept: int) -> Tensor:
+        if plan.as_is:
+            return x
+        if id(x) not in once:
+            once[id(x)] = _flatten(x.to(plan.dtype), plan.lead, kept)
+        return once[id(x)]
+
+    def columns(x: Tensor) -> Tensor:
+        return _with_columns(flat(x, 3)) if plan.empty else flat(x, 3)
+
+    terms = [
+        Term(s, t, flat(w, 2), columns(c), columns(b), None if a is None else flat(a, 2))
+        for s, t, w, c, b, a in zip(plan.choice.solvers, topologies, weights, Cs, Bs, scales, strict=True)
+    ]
+    y = (mix_by_mask if plan.choice.form == "mask" else mix_by_states)(terms, columns(V))
+    y = y[..., : V.shape[-1]] if plan.empty else y
+    return y if plan.as_is else y.reshape(*plan.lead, *y.shape[1:])
+
+
+def _with_columns(x: Tensor) -> Tensor:
+    """``x [..., K]`` with a column of zeros if there are none, so that solvers always have columns to work on."""
+    return x if x.shape[-1] else pad(x, (0, 1))
+
+
+def _signature(x: Any) -> Any:
+    """What the checks of a tensor depend on; other things are never equal, so that they are always checked."""
+    return (x.shape, x.dtype, x.device) if isinstance(x, Tensor) else x if x is None else object()
+
+
+def _without_autocast(x: Tensor) -> Any:
+    device = x.device.type
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
+
+
+def _pick(solver: Solver | None, topology: Topology) -> Solver:
+    return exact_solver(topology)[0] if solver is None else require(solver, topology)
+
+
+def _flatten(x: Tensor, lead: Sequence[int], kept: int) -> Tensor:
+    """``x`` with its leading dimensions broadcast to ``lead`` and made one; the last ``kept`` stay."""
+    tail = x.shape[-kept:]
+    return x.expand(*lead, *tail).reshape(prod(lead), *tail)
+
+
+def _compute_dtype(*tensors: Tensor) -> torch.dtype:
+    dtype = torch.float32
+    for x in tensors:
+        dtype = torch.promote_types(dtype, x.dtype)
+    return dtype
+
+
+# Checks: what was found, what was expected, what to do
+
+
+def _listed(topology: Any, *arguments: Any) -> tuple[list, ...]:
+    """Every argument of `mix` as a list with one entry for each topology."""
+    if isinstance(topology, Topology):
+        return [topology], *([x] for x in arguments)
+    topologies = list(topology)
+    if not topologies:
+        raise TopologyError("mix needs at least one topology, found an empty sequence")
+    for t in topologies:
+        _check_topology(t)
+    lists = [[None] * len(topologies) if x is None else list(x) for x in arguments]
+    for name, x in zip(("weight", "C", "B", "scale"), lists, strict=True):
+        if len(x) != len(topologies):
+            raise ValueError(f"{name} must have one entry for each of the {len(topologies)} topologies, found {len(x)}")
+    return topologies, *lists
+
+
+def _check_tensor(name: str, x: Tensor) -> None:
+    if not isinstance(x, Tensor):
+        raise ValueError(f"{name} must be a tensor, found {type(x).__name__}")
+    if not x.is_floating_point():
+        raise ValueError(f"{name} must be floating point, found {x.dtype}; convert it with .float()")
+    if 0 in x.shape[:-1]:
+        raise ValueError(f"{name} is empty, found shape {list(x.shape)}: leave empty batches out")
+
+
+def _check_topology(topology: Topology) -> None:
+    if not isinstance(topology, Topology):
+        raise TopologyError(f"expected a topology such as Line(8) or Graph(num_nodes, edge_index), found {topology!r}")
+
+
+def _check_weight(topology: Topology, weight: Tensor) -> None:
+    _check_topology(topology)
+    _check_tensor("weight", weight)
+    if weight.dim() < 2 or weight.shape[-1] != topology.num_edges:
+        raise ValueError(
+            f"weight must have shape [..., H, {topology.num_edges}], a weight for each edge of {topology!r}, "
+            f"found {list(weight.shape)}"
+        )
+
+
+def _check_nodes(name: str, x: Tensor, topology: Topology, heads: str, columns: str) -> None:
+    _check_tensor(name, x)
+    if x.dim() < 3 or x.shape[-2] != topology.num_nodes:
+        raise ValueError(
+            f"{name} must have shape [..., {heads}, {topology.num_nodes}, {columns}], a row for each node of "
+            f"{topology!r}, found {list(x.shape)}"
+        )
+
+
+def _check_equal_heads(weight: Tensor, name: str, x: Tensor) -> None:
+    if weight.shape[-2] != x.shape[-3]:
+        raise ValueError(f"weight and {name} must have equally many heads, found {weight.shape[-2]} and {x.shape[-3]}")
+    if weight.device != x.device:
+        raise ValueError(f"weight and {name} must be on one device, found {weight.device} and {x.device}")
+
+
+def _part_sizes(topology: Topology) -> tuple[int, ...]:
+    return tuple(topology.part_sizes.tolist())
+
+
+def _check_mixes(topologies: list, weights: list, Cs: list, Bs: list, V: Tensor, scales: Any) -> None:
+    if len({t.found(_part_sizes) for t in topologies}) > 1:
+        raise TopologyError(f"topologies of one mix must share their nodes, found {topologies}")
+    for t, w, c, b, s in zip(topologies, weights, Cs, Bs, scales, strict=True):
+        _check_mix(t, w, c, b, V, s)
+
+
+def _check_mix(topology: Topology, weight: Tensor, C: Tensor, B: Tensor, V: Tensor, scale: Tensor | None) -> None:
+    _check_weight(topology, weight)
+    for name, x, heads, columns in (("C", C, "G", "N"), ("B", B, "G", "N"), ("V", V, "H", "P")):
+        _check_nodes(name, x, topology, heads, columns)
+    _check_equal_heads(weight, "V", V)
+    if C.shape[-3:] != B.shape[-3:]:
+        raise ValueError(f"C and B must have the same groups and state size, found {list(C.shape)}, {list(B.shape)}")
+    H, G = V.shape[-3], C.shape[-3]
+    if H % G:
+        raise ValueError(f"the number of heads must be divisible by the number of groups, found {H} heads, {G} groups")
+    if scale is None:
+        return
+    _check_tensor("scale", scale)
+    if scale.shape[-2:] != (H, topology.num_nodes):
+        raise ValueError(f"scale must have shape [..., {H}, {topology.num_nodes}], found {list(scale.shape)}")

@@ -1,0 +1,1 @@
+"""The truncated Neumann series."""

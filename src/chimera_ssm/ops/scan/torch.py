@@ -1,0 +1,126 @@
+"""Directed lines: the recurrence x_t = a_t x_{t−1} + b_t in chunks of matrix products.
+
+The mask of a chunk is made of products of weights, never of exponentials of sums of logarithms, so that
+weights may be zero or negative.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from chimera_ssm.ops.contract import ExactResolvent
+from chimera_ssm.topology import Line, Topology
+from chimera_ssm.topology.plans import PathPlan
+
+CHUNK = 32
+
+
+def chunk_mask(a: Tensor) -> Tensor:
+    """``L[i, j] = Π_{j<k≤i} a_k`` for i ≥ j, else 0: ``[..., Q]`` → ``[..., Q, Q]``."""
+    size = a.shape[-1]
+    ones = torch.ones(size, size, dtype=a.dtype, device=a.device)
+    return torch.where(ones.tril(-1).bool(), a.unsqueeze(-1), ones).cumprod(-2).tril()
+
+
+class Scan:
+    """Factors of a line in line order: masks of its chunks, and the line of the chunks themselves.
+
+    Args:
+        a: weight that enters each place from the one before, ``[G, T]``; ``a[:, 0]`` enters from nowhere.
+    """
+
+    def __init__(self, a: Tensor):
+        self.length = a.shape[1]
+        a = to_chunks(a.unsqueeze(-1), CHUNK).squeeze(-1)
+        self.inner = chunk_mask(a)
+        self.into = self.inner[..., 0] * a[..., :1]
+        self.chunks = Scan(self.into[..., -1]) if a.shape[1] > 1 else None
+
+    def apply(self, rhs: Tensor, transpose: bool) -> Tensor:
+        """``x_t = a_t x_{t−1} + b_t``, or transposed ``x_t = a_{t+1} x_{t+1} + b_t``, ``[G, T, K]``."""
+        b = to_chunks(rhs, CHUNK)
+        if self.chunks is None:
+            x = (self.inner.mT if transpose else self.inner) @ b
+        elif transpose:
+            left = torch.einsum("gnq,gnqk->gnk", self.into, b)
+            carried = self.chunks.apply(pad(left[:, 1:], (0, 0, 0, 1)), transpose=True)
+            x = self.inner.mT @ b + self.inner[..., -1, :, None] * carried.unsqueeze(2)
+        else:
+            x = self.inner @ b
+            ends = self.chunks.apply(x[:, :, -1], transpose=False)
+            x = x + self.into.unsqueeze(-1) * pad(ends[:, :-1], (0, 0, 1, 0)).unsqueeze(2)
+        return x.flatten(1, 2)[:, : self.length]
+
+
+class PathFactors:
+    """A `Scan` of disjoint directed paths whose nodes may stand in any order."""
+
+    def __init__(self, plan: PathPlan, weight: Tensor):
+        self.nodes = plan.nodes
+        self.scan = Scan(pad(weight, (0, 1)).index_select(1, plan.ahead))
+
+    def apply(self, rhs: Tensor, transpose: bool) -> Tensor:
+        """``L @ rhs`` or ``Lᵀ @ rhs``."""
+        if self.nodes is None:
+            return self.scan.apply(rhs, transpose)
+        x = self.scan.apply(rhs.index_select(1, self.nodes), transpose)
+        return torch.empty_like(x).index_copy_(1, self.nodes, x)
+
+
+class PathResolvent(ExactResolvent):
+    """The resolvent of disjoint directed paths; its mix carries states from chunk to chunk only."""
+
+    def __init__(self, topology: Topology, weight: Tensor):
+        self.plan = topology.tensors("directed_paths", weight.device)
+        super().__init__(topology, weight, lambda w: PathFactors(self.plan, w))
+
+    def mix_states(self, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
+        a = pad(self.weight, (0, 1))[:, self.plan.ahead].unflatten(0, V.shape[:2])
+        if self.plan.nodes is None:
+            return line_mix(a, C, B, V)
+        nodes = self.plan.nodes
+        y = line_mix(a, *(x.index_select(2, nodes) for x in (C, B, V)))
+        return torch.empty_like(y).index_copy(2, nodes, y)
+
+
+def line_mix(a: Tensor, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
+    """``(L ⊙ C Bᵀ) V`` on a line in line order: masks within chunks, states between them.
+
+    ``a [Z, H, T]`` as in `Scan`, ``C, B [Z, G, T, N]``, ``V [Z, H, T, P]`` → ``[Z, H, T, P]``. What is kept for
+    the backward pass is T·Q for each head and T/Q states.
+    """
+    (Z, H, T), (N, P), G = a.shape, (C.shape[-1], V.shape[-1]), C.shape[1]
+    size = min(CHUNK, T)
+    a = to_chunks(a.reshape(Z * H, T, 1), size).squeeze(-1)
+    inner = line_resolvent(a.flatten(0, 1)).mask().view(Z, G, H // G, -1, size, size)
+    a = a.view(inner.shape[:-1])
+    C, B = (to_chunks(x.flatten(0, 1), size).view(Z, G, 1, -1, size, N) for x in (C, B))
+    V = to_chunks(V.flatten(0, 1), size).view(Z, G, H // G, -1, size, P)
+    y = (inner * (C @ B.mT)) @ V
+    if (chunks := a.shape[3]) > 1:
+        into = inner[..., 0] * a[..., :1]
+        left = B.mT @ (inner[..., -1, :, None] * V)
+        line = line_resolvent(into[..., -1].reshape(Z * H, chunks))
+        ends = line.solve(left.reshape(Z * H, chunks, N * P)).view(left.shape)
+        y = y + into.unsqueeze(-1) * (C @ pad(ends[..., :-1, :, :], (0, 0, 0, 0, 1, 0)))
+    return y.reshape(Z, H, chunks * size, P)[:, :, :T]
+
+
+def line_resolvent(a: Tensor) -> ExactResolvent:
+    """The resolvent of a line in line order, from ``a [G, T]`` as in `Scan`; differentiable in a."""
+    return ExactResolvent(_line(a.shape[1]), a[:, 1:], lambda _: Scan(a.detach()))
+
+
+@lru_cache(maxsize=64)
+def _line(num_nodes: int) -> Line:
+    return Line(num_nodes)
+
+
+def to_chunks(x: Tensor, size: int) -> Tensor:
+    """``[G, T, K]`` → ``[G, T/Q, Q, K]``, zeros added at the end."""
+    x = pad(x, (0, 0, 0, -x.shape[1] % min(size, x.shape[1])))
+    return x.unflatten(1, (-1, min(size, x.shape[1])))

@@ -1,0 +1,136 @@
+"""The automatic choice: which solver, which form of a mix, and why.
+
+| topology                         | solver        | how                                                 |
+|----------------------------------|---------------|-----------------------------------------------------|
+| disjoint directed paths          | `Sweep`       | one scan                                            |
+| acyclic, E ≤ T²/8 or small       | `Sweep`       | in topological order                                |
+| acyclic, denser                  | `Dense`       | triangular solve                                    |
+| disjoint undirected paths        | `Elimination` | two scans                                           |
+| trees                            | `Elimination` | no fill                                             |
+| other graphs, nnz(L+U) ≤ T²/2    | `Elimination` | sparse LU                                           |
+| other graphs                     | `Dense`       | LU with pivoting; refused where T² would not fit    |
+
+The choice depends on the topology alone, never on weights or timings, and is always exact. `Elimination` does not
+pivot, but for heads whose weights need it: these are solved by dense LU.
+
+A mix goes through masks or states, whichever needs less work: masks ``2 Σ S² (P + D·N·G/H) + 4 Σ_d w_d S``
+multiplications per head, with parts of S nodes and w_d multiplications to solve for a column on topology d; states
+``(w_d + T)·N·P`` for each, or a scan, weighed by what a multiplication through memory costs more than one in a cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chimera_ssm.errors import TopologyError
+from chimera_ssm.ops.contract import Solver
+from chimera_ssm.ops.dense import Dense
+from chimera_ssm.ops.sparse_lu.solver import MAX_ENTRIES, Elimination
+from chimera_ssm.ops.sweep.solver import Sweep
+from chimera_ssm.topology import Topology
+from chimera_ssm.topology.symbolic_lu import TooMuchFill
+
+_SMALL = 32
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen, and why.
+
+    Attributes:
+        solvers: a solver for each topology.
+        form: ``"mask"`` or ``"state"``, the form of a mix.
+        reason: both choices in words.
+    """
+
+    solvers: tuple[Solver, ...]
+    form: str
+    reason: str
+
+    @property
+    def solver(self) -> Solver:
+        """The solver, if there is one topology."""
+        if len(self.solvers) > 1:
+            raise ValueError(f"{len(self.solvers)} topologies have a solver each: see .solvers")
+        return self.solvers[0]
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+def select_solver(
+    topology: Topology | Sequence[Topology],
+    state_size: int = 64,
+    head_size: int = 64,
+    groups_per_head: float = 1.0,
+    solver: Solver | None = None,
+) -> Choice:
+    """Tell which solver and which form of a mix are used, and why.
+
+    Args:
+        topology: a topology, or several on the same nodes.
+        state_size: N.
+        head_size: P.
+        groups_per_head: G/H, the share of ``C Bᵀ`` that a head has to bear.
+        solver: the solver asked for, if any.
+
+    Example:
+        >>> print(select_solver(Line(4096)))
+        Sweep: disjoint directed paths, one scan; state form: 1.0e+08 multiplications per head against …
+    """
+    topologies = [topology] if isinstance(topology, Topology) else list(topology)
+    picks = [exact_solver(t) if solver is None else (require(solver, t), "asked for") for t in topologies]
+    solvers = tuple(s for s, _ in picks)
+    by_mask = _mask_work(topologies, solvers, state_size, head_size, groups_per_head)
+    by_states = sum(
+        s.state_work(t, state_size, head_size, groups_per_head) for s, t in zip(solvers, topologies, strict=True)
+    )
+    form, works = ("mask", (by_mask, by_states)) if by_mask < by_states else ("state", (by_states, by_mask))
+    which = "; ".join(dict.fromkeys(f"{type(s).__name__}: {r}" for s, r in picks))
+    work = "{:.1e} multiplications per head against {:.1e}".format(*works)
+    return Choice(solvers, form, f"{which}; {form} form: {work}")
+
+
+def exact_solver(topology: Topology) -> tuple[Solver, str]:
+    """The solver of the table above, and its reason."""
+    entries = int((topology.part_sizes**2).sum())
+    if topology.is_acyclic:
+        if topology.directed_paths is not None:
+            return Sweep(), "disjoint directed paths, one scan"
+        if 8 * topology.num_edges > entries and topology.num_nodes > _SMALL and entries <= MAX_ENTRIES:
+            return Dense(), f"acyclic and dense, {topology.num_edges:,} edges: a triangular solve"
+        return Sweep(), f"acyclic, {topology.longest_path + 1:,} levels"
+    if topology.undirected_paths is not None:
+        return Elimination(), "disjoint undirected paths, two scans"
+    try:
+        fill = topology.elimination_plan(min(max(entries // 2, _SMALL**2), MAX_ENTRIES)).fill
+    except TooMuchFill as error:
+        if entries <= MAX_ENTRIES:
+            return Dense(), f"sparse factors would need {error.entries:,} of {entries:,} entries or more"
+        raise TopologyError(
+            f"no exact solver fits {topology!r}: {Elimination().why_not(topology)}; truncate the series with "
+            "solver=Neumann(terms)"
+        ) from error
+    kind = (
+        "forest, no fill" if topology.is_forest else f"sparse LU with {fill / topology.num_nodes:.1f} entries per node"
+    )
+    return Elimination(), kind
+
+
+def require(solver: Solver, topology: Topology) -> Solver:
+    """The solver, if it can treat the topology."""
+    if not isinstance(solver, Solver):
+        raise ValueError(f"solver must be a Solver such as Dense() or Neumann(terms=8), found {solver!r}")
+    if (reason := solver.why_not(topology)) is not None:
+        raise TopologyError(
+            f"{type(solver).__name__} cannot treat {topology!r}: {reason}; leave the solver out for the fastest "
+            "exact one, or truncate the series with Neumann(terms)"
+        )
+    return solver
+
+
+def _mask_work(topologies: list[Topology], solvers: Sequence[Solver], N: int, P: int, groups_per_head: float) -> float:
+    sizes = topologies[0].part_sizes
+    products = int((sizes**2).sum()) * (P + len(topologies) * N * groups_per_head)
+    return 2 * (products + 2 * sum(s.mask_work(t) for s, t in zip(solvers, topologies, strict=True)))

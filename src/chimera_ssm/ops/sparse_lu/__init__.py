@@ -1,0 +1,1 @@
+"""General graphs: sparse LU on a fill-reducing ordering."""

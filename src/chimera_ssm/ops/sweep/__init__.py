@@ -1,0 +1,1 @@
+"""Acyclic graphs: substitution in topological order."""

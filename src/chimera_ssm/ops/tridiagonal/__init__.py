@@ -1,0 +1,1 @@
+"""Undirected paths: the inverse of a tridiagonal matrix is semiseparable."""

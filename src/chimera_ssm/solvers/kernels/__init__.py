@@ -1,1 +1,0 @@
-"""Numba kernels for CPUs, and the plans they run on. Loaded when first used."""

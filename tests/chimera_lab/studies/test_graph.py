@@ -1,0 +1,97 @@
+"""The studies of graphs: rows of equal size, and their figures."""
+
+from dataclasses import replace
+
+import pytest
+
+from chimera_lab.data.graph import LRGB
+from chimera_lab.studies import find_study
+from chimera_lab.studies.conduct import RowResult, run_folder
+from chimera_lab.studies.figures import against_distance, learning_curves
+from chimera_lab.studies.report import markdown, report
+
+pytest.importorskip("torch_geometric")
+pytest.importorskip("matplotlib")
+
+
+def results(study):
+    titles = study.sections[0].evaluations
+    return {
+        row.name: RowResult(row.name, 10, 1e-3, {}, {t: {study.metric: [0.25, 0.75]} for t in titles}, 1.0)
+        for row in study.rows
+    }
+
+
+@pytest.mark.parametrize("name", ["graphs", "long-range"])
+def test_rows_have_equal_parameters(name, tmp_path):
+    study = find_study(name)
+    data = {"data": "rings:1"}
+    if name != "long-range":  # alkanes stand in for peptides, which are not here
+        pytest.importorskip("ogb")
+        path = tmp_path / "alkanes.csv"
+        path.write_text(
+            "smiles,a,b,c,d,e,f,g,h,i,j\n" + "".join(f"{n * 'C'}{n * ',1'}{(10 - n) * ',0'}\n" for n in range(1, 9))
+        )
+        data = {"data": str(path), "targets": "a,b,c,d,e,f,g,h,i,j", "problem": "multi_label_classification"}
+    recipes = replace(study, recipe=replace(study.recipe, **data)).recipes()
+    assert len(recipes) == {"graphs": 10, "long-range": 9}[name]
+    counts = [recipe.parameters() for recipe in recipes.values()]
+    assert max(counts) <= 1.03 * counts[0]
+    assert min(counts) >= 0.97 * counts[0]
+
+
+@pytest.mark.parametrize("name", ["graphs", *LRGB])
+def test_chimera_is_expected_ahead_of_every_network_that_is_trained(name):
+    study = find_study(name)
+    section = study.sections[0]
+    first, *others = (row for row in section.rows if row.changes is not None)
+    assert section.pairs() == [(first.name, row.name) for row in others]
+    sign = 1 if study.larger_is_better else -1
+    assert all(sign * (first.paper[study.metric] - row.paper[study.metric]) > 0 for row in others)
+
+
+def test_the_report_tells_of_pairs_that_are_reversed():
+    study = find_study("graphs")
+    figures = {"Chimera, exact": [0.422, 0.426], "GCN": [0.480, 0.483], "GPS + Transformer": [0.397, 0.403]}
+    found = {
+        row.name: RowResult(row.name, 10, 1e-3, {}, {"test": {"ap": figures.get(row.name, [0.42, 0.43])}}, 1.0)
+        for row in study.rows
+    }
+    text = markdown(report(study, found, "x"))
+    assert "Chimera, exact > GCN is reversed (-5.75, two standard deviations 0.71)" in text
+    assert "Chimera, exact > GatedGCN is not decided (-0.10, two standard deviations 1.52)" in text
+    assert "Chimera, exact > GPS + Transformer holds (+2.40, two standard deviations 1.02)" in text
+
+
+def test_accuracy_against_distance(tmp_path):
+    study = find_study("long-range")
+    figure = against_distance(study, results(study), tmp_path)
+    (axes,) = figure.axes
+    assert axes.get_xlabel() == "hops"
+    (line, _, _), *others = axes.containers
+    assert len(others) == 8
+    assert line.get_xdata().tolist() == [2, 3, 4, 6, 8, 12, 24, 32]
+    assert line.get_ydata().tolist() == [50.0] * 8
+    figure.savefig(tmp_path / "figure.png")
+
+
+def test_learning_curves(tmp_path):
+    study = find_study("graphs")
+    for row in study.rows:
+        for seed in range(study.seeds):
+            folder = run_folder(tmp_path, row.name, f"seed-{seed}")
+            folder.mkdir(parents=True)
+            (folder / "metrics.csv").write_text(
+                "step,epoch,train_loss,test_loss,test_ap\n3,1.0,2,2,0.25\n6,2.0,1,1,0.5\n"
+            )
+    figure = learning_curves(study, results(study), tmp_path)
+    (axes,) = figure.axes
+    assert len(axes.lines) == 30  # ten rows, three seeds
+    assert axes.lines[0].get_ydata().tolist() == [0.25, 0.5]
+    assert len(axes.get_legend().get_texts()) == 10
+
+
+@pytest.mark.parametrize("name", ["graphs", "long-range", "images", "text"])
+def test_rows_have_folders_of_their_own(name, tmp_path):
+    study = find_study(name)
+    assert len({run_folder(tmp_path, row.name, "seed-0") for row in study.rows}) == len(study.rows)

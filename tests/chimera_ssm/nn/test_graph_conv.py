@@ -1,0 +1,274 @@
+"""`ChimeraConv`: invariances, batches, awkward graphs, and PyG's stacks."""
+
+import numpy as np
+import pytest
+import torch
+
+import chimera_ssm as chimera
+from chimera_ssm.topology import from_edge_index as wiring
+from chimera_ssm.topology.memory import nbytes
+
+KINDS = {
+    "exact": {},
+    "neumann": {"solver": chimera.Neumann(6)},
+    "at the diameter": {"solver": chimera.Neumann()},
+    "wide": {"out_channels": 12, "expand": 2, "gate": True},
+}
+
+
+def random_graph(nodes, edges, seed, undirected=True):
+    draw = torch.Generator().manual_seed(seed)
+    ends = torch.randint(nodes, (2, edges), generator=draw)
+    return torch.cat([ends, ends.flip(0)], dim=1) if undirected else ends
+
+
+def many(seed=0):
+    """Awkward graphs in one batch: one node, no edges, no nodes, self-loops, duplicates, isolated nodes."""
+    graphs = [
+        (1, torch.empty(2, 0, dtype=torch.long)),
+        (5, random_graph(5, 6, seed)),
+        (4, torch.empty(2, 0, dtype=torch.long)),
+        (0, torch.empty(2, 0, dtype=torch.long)),
+        (7, torch.tensor([[0, 1, 1, 2, 2], [0, 2, 2, 1, 1]])),
+        (9, random_graph(9, 12, seed + 1, undirected=False)),
+    ]
+    starts = torch.tensor([0] + [n for n, _ in graphs]).cumsum(0)
+    edges = torch.cat([e + s for (_, e), s in zip(graphs, starts[:-1], strict=True)], dim=1)
+    batch = torch.repeat_interleave(torch.arange(len(graphs)), torch.tensor([n for n, _ in graphs]))
+    return graphs, edges, batch
+
+
+def build(variant="exact", **options):
+    torch.manual_seed(0)
+    return chimera.ChimeraConv(8, heads=2, state=4, **{"edge_dim": 3, **KINDS[variant], **options}).double()
+
+
+def features(nodes, edges):
+    draw = torch.Generator().manual_seed(5)
+    return tuple(torch.randn(n, c, generator=draw, dtype=torch.double) for n, c in ((nodes, 8), (edges, 3)))
+
+
+def run(conv, x, edges, edge_attr, batch, weight):
+    """Values and all gradients, those of the weights last."""
+    x, edge_attr = x.clone().requires_grad_(), edge_attr.clone().requires_grad_()
+    y = conv(x, edges, edge_attr, batch)
+    return [y, *torch.autograd.grad((y * weight).sum(), [x, edge_attr, *conv.parameters()])]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_permutations_change_the_order_and_nothing_else(kind):
+    graphs, edges, batch = many()
+    conv, (x, edge_attr) = build(kind), features(len(batch), edges.shape[1])
+    weight = torch.randn(len(batch), conv.out_channels, dtype=torch.double)
+    plain = run(conv, x, edges, edge_attr, batch, weight)
+    torch.manual_seed(1)
+    # the graphs in another order, the nodes of each in another order, and all edges of the batch mixed
+    order = torch.cat([(batch == g).nonzero().flatten()[torch.randperm(graphs[g][0])] for g in (4, 1, 5, 0, 3, 2)])
+    place, mixed = order.argsort(), torch.randperm(edges.shape[1])
+    regrouped = torch.repeat_interleave(torch.arange(6), torch.tensor([graphs[g][0] for g in (4, 1, 5, 0, 3, 2)]))
+    other = run(conv, x[order], place[edges[:, mixed]], edge_attr[mixed], regrouped, weight[order])
+    torch.testing.assert_close(other[0], plain[0][order])
+    torch.testing.assert_close(other[1], plain[1][order])
+    torch.testing.assert_close(other[2], plain[2][mixed])
+    for found, expected in zip(other[3:], plain[3:], strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "dags"])
+def test_a_graph_alone_is_as_in_a_batch(kind):
+    graphs, edges, batch = many()
+    conv = build(kind=chimera.OnDAG()) if kind == "dags" else build(kind)
+    x, edge_attr = features(len(batch), edges.shape[1])
+    together = conv(x, edges, edge_attr, batch, batch_size=6)
+    if kind not in ("at the diameter", "dags"):  # of one graph of many components, which it is without batch
+        torch.testing.assert_close(conv(x, edges, edge_attr), together)
+    for g, (_, own) in enumerate(graphs):
+        here = batch[edges[0]] == g
+        torch.testing.assert_close(conv(x[batch == g], own, edge_attr[here]), together[batch == g])
+
+
+def test_it_is_the_mixer_on_merged_edges():
+    edges, conv = random_graph(6, 20, 3, undirected=False), build()
+    x, edge_attr = features(6, 20)
+    merged, mean = chimera.merge_edges(edges, edge_attr)
+    assert merged.shape[1] < 20
+    expected = conv.mixer(x, chimera.Graph(6, merged), mean)
+    torch.testing.assert_close(conv(x, edges, edge_attr), expected)
+    torch.testing.assert_close(conv(x, edges.int(), edge_attr), expected)
+
+
+def test_dag_decomposition():
+    conv = build(kind=chimera.OnDAG())
+    _, edges, batch = many()
+    x, edge_attr = features(len(batch), edges.shape[1])
+    y = conv(x, edges, edge_attr, batch)
+    wired = wiring.wire(edges, len(batch), batch)
+    torch.testing.assert_close(y, conv.mixer(x, wired.topology, wired.features(edge_attr)))
+    assert not torch.allclose(y, build()(x, edges, edge_attr, batch))
+
+
+def test_graphs_are_planned_once(monkeypatch):
+    calls = []
+    plan = chimera.Graph._plan_elimination
+    monkeypatch.setattr(chimera.Graph, "_plan_elimination", lambda self, limit: calls.append(1) or plan(self, limit))
+    wiring.forget()
+    wired, wire = [], wiring._wire
+    monkeypatch.setattr(wiring, "_wire", lambda *args: wired.append(1) or wire(*args))
+    convs = [build() for _ in range(3)]
+    rings = [torch.stack([torch.arange(n), (torch.arange(n) + 1) % n]) for n in (40, 41, 42)]
+    for first, second in [(0, 1), (1, 2), (2, 0)] * 2:
+        a, b = rings[first], rings[second]
+        batch = torch.tensor([0] * a.shape[1] + [1] * b.shape[1])
+        edges = torch.cat([a, b + a.shape[1]], dim=1)
+        x, edge_attr = features(len(batch), edges.shape[1])
+        for conv in convs:
+            conv(x, edges, edge_attr, batch)
+    assert len(calls) == 3
+    assert len(wired) == 3
+
+
+def test_graphs_used_long_ago_are_forgotten():
+    """What is kept is bounded in bytes, and what is found out about a graph later counts, too."""
+    graphs = wiring.Recent(4096)
+    rings = {n: chimera.Graph(n, [np.arange(n), (np.arange(n) + 1) % n]) for n in (9, 10, 11, 90)}
+    for n in (9, 10, 90):
+        assert graphs.find(n, lambda n=n: rings[n]) is rings[n]
+    assert 2 * 8 * (9 + 10 + 90) <= graphs.nbytes == sum(nbytes(rings[n]) for n in (9, 10, 90)) <= 4096
+    assert graphs.find(9, None) is rings[9]
+    rings[9].once("plan", lambda: np.zeros(400))
+    graphs.find(11, lambda: rings[11])
+    assert list(graphs.kept) == [9, 11]
+    assert graphs.nbytes == nbytes(rings[9]) + nbytes(rings[11])
+    rings[11].once("plan", lambda: (np.zeros(300), torch.zeros(400)))
+    graphs.find(90, lambda: rings[90])
+    assert list(graphs.kept) == [90]
+
+
+def test_the_last_graph_is_kept_whatever_its_size():
+    graphs = wiring.Recent(100)
+    graph = graphs.find(0, lambda: chimera.Graph(50, np.stack([np.arange(50)] * 2)))
+    assert graphs.find(0, None) is graph
+    graphs.find(1, lambda: chimera.Graph(60, np.stack([np.arange(60)] * 2)))
+    assert list(graphs.kept) == [1]
+
+
+def test_batches_are_bounded_in_bytes_with_their_plans(monkeypatch):
+    monkeypatch.setattr(wiring, "_wirings", wiring.Recent(1 << 17))
+    monkeypatch.setattr(wiring, "_graphs", wiring.Recent(1 << 17))
+    conv = build(edge_dim=None)
+    for size in (5, 300, 31, 32, 33, 34, 35):
+        source = torch.arange(size)
+        edges = torch.stack([source, torch.minimum(source // 5 * 5 + (source + 1) % 5, torch.tensor(size - 1))])
+        conv(torch.randn(size, 8, dtype=torch.double), edges, batch=torch.arange(size) // 5)
+        for cache in (wiring._wirings, wiring._graphs):
+            assert cache.nbytes <= cache.capacity or len(cache.kept) == 1
+    last = next(reversed(wiring._wirings.kept.values()))
+    assert "lu plan" in last.topology._kept
+    assert nbytes(last) > nbytes(last.topology._kept["lu plan"]) > 1000
+    assert sum(map(nbytes, wiring._wirings.kept.values())) < 1 << 18
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_what_is_found_in_inference_mode_serves_training(batched):
+    edges = torch.tensor([[3, 0, 1, 4, 3], [4, 1, 2, 3, 4]])  # one edge twice, in no order of graphs
+    batch = torch.tensor([0, 0, 0, 1, 1]) if batched else None
+    conv, (x, edge_attr) = build(), features(5, 5)
+    wiring.forget()
+    with torch.inference_mode():
+        expected = conv(x, edges, edge_attr, batch)
+    found, *grads = run(conv, x, edges, edge_attr, batch, torch.ones(5, 8))
+    torch.testing.assert_close(found, expected)
+    assert all(grad.isfinite().all() for grad in grads)
+
+
+def test_in_stacks_of_pyg():
+    nn = pytest.importorskip("torch_geometric.nn")
+    edges = random_graph(9, 12, 1)
+    x, edge_attr = features(9, 24)
+    stack = nn.Sequential(
+        "x, edge_index, edge_attr, batch",
+        [
+            (chimera.ChimeraConv(8, 6, edge_dim=3), "x, edge_index, edge_attr, batch -> x"),
+            torch.nn.ReLU(),
+            (chimera.ChimeraConv(6), "x, edge_index -> x"),
+        ],
+    )
+    assert stack.float()(x.float(), edges, edge_attr.float(), torch.zeros(9, dtype=torch.long)).shape == (9, 6)
+    gps = nn.GPSConv(8, chimera.ChimeraConv(8, edge_dim=3), heads=2).double()
+    gps.reset_parameters()
+    assert gps(x, edges, edge_attr=edge_attr).shape == (9, 8)
+
+
+def test_parameters_are_drawn_anew():
+    conv = build(out_channels=6)
+    before = [p.clone() for p in conv.parameters()]
+    conv.reset_parameters()
+    changed = [not torch.equal(a, b) for a, b in zip(before, conv.parameters(), strict=True)]
+    assert sum(changed) == len(before) - 2  # D and the norm begin with ones
+    assert str(conv) == "ChimeraConv(8, 6, heads=2)"
+
+
+def test_no_nodes_at_all():
+    conv = chimera.ChimeraConv(8, 5)
+    assert conv(torch.empty(0, 8), torch.empty(2, 0, dtype=torch.long)).shape == (0, 5)
+
+
+def call(x=(4, 8), edges=((0, 1), (1, 2)), edge_attr=(2, 3), batch=None):
+    edges = torch.tensor(edges) if isinstance(edges, tuple) else edges
+    x, edge_attr = torch.zeros(*x), None if edge_attr is None else torch.zeros(*edge_attr)
+    return build().float()(x, edges, edge_attr, None if batch is None else torch.tensor(batch))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"x": (4, 7)}, r"x must have shape \[nodes, 8\], found \[4, 7\]"),
+        ({"edges": ((0, 4), (1, 2))}, r"edge 1 \(4 → 2\) is out of range: x has rows for the nodes 0 to 3"),
+        ({"edges": ((0, 1), (1, -1))}, r"edge 1 \(1 → -1\) is out of range"),
+        ({"edges": ((0.0, 1.0), (1.0, 2.0))}, "must hold integers, found torch.float32"),
+        ({"edges": ((0, 1), (1, 2), (2, 3))}, r"must have shape \[2, E\], found \[3, 2\]"),
+        ({"edges": torch.eye(2).to_sparse()}, "edge_index must be a tensor .*to_edge_index"),
+        ({"batch": [0, 0, 0]}, r"batch must have shape \[4\], a graph for each node, found \[3\]"),
+        ({"batch": [0, 1, 0, 1]}, "batch must be ascending"),
+        ({"batch": [0, 0, 1, 1]}, r"edge 1 \(1 → 2\) leads from graph 0 to graph 1"),
+        ({"edge_attr": (3, 3)}, r"shape \[2, 3\], a row for each of the 2 edges, found \[3, 3\]"),
+        ({"edges": ((0, 0), (1, 1)), "edge_attr": (1, 3)}, r"a row for each of the 2 edges, found \[1, 3\]"),
+        ({"edges": ((0, 0), (1, 1)), "edge_attr": (2, 4)}, r"must have shape \[2, 3\], .* found \[2, 4\]"),
+        ({"edge_attr": (2,)}, r"must have shape \[2, 3\], .* found \[2\]"),
+        ({"edge_attr": None}, "edge_attr is needed"),
+    ],
+)
+def test_bad_input(options, message):
+    with pytest.raises(ValueError, match=message):
+        call(**options)
+
+
+class SparseTensor:
+    """As that of torch_sparse: neither a tensor nor with the attributes of one."""
+
+
+@pytest.mark.parametrize("edges", [torch.eye(4).to_sparse(), SparseTensor()], ids=["torch", "other"])
+@pytest.mark.parametrize("x", [torch.zeros(4, 8), torch.zeros(4, 8).to_sparse()], ids=["dense", "sparse"])
+def test_sparse_edges_are_told_how_to_be_converted(x, edges):
+    with pytest.raises(ValueError, match=r"edge_index must be a tensor .* found .*[sS]parse.*utils.to_edge_index"):
+        build()(x, edges, torch.zeros(4, 3))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: chimera.ChimeraConv(-1, 8), "in_channels must be at least 1, found -1; state the number of features"),
+        (lambda: chimera.ChimeraConv(0), "in_channels must be at least 1, found 0"),
+        (
+            lambda: chimera.ChimeraConv(8)(torch.zeros(2, 8), torch.tensor([[0, 0], [1, 1]]), torch.zeros(2, 3)),
+            r"edge_attr needs a layer with edge_dim, found edge_dim=None and edge_attr \[2, 3\]",
+        ),
+        (
+            lambda: chimera.ChimeraConv(8)(torch.zeros(2, 8).to_sparse(), torch.tensor([[0], [1]])),
+            r"x must be a dense tensor, found torch.sparse_coo; .*to_dense",
+        ),
+    ],
+)
+def test_what_a_layer_refuses(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

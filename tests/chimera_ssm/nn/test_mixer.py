@@ -1,0 +1,464 @@
+"""The mixer: padding, packing, causality, recurrence, precision, and what it refuses."""
+
+import copy
+import pickle
+from contextlib import nullcontext
+from functools import partial
+
+import pytest
+import torch
+
+import chimera_ssm as chimera
+from chimera_ssm.ops.compiled import plain_pytorch
+from tests import zoo
+
+DIM, T = 32, 24
+KINDS = {
+    "line": (chimera.OnLine(), chimera.Line(T)),
+    "line, target steps": (chimera.OnLine(step="target"), chimera.Line(T)),
+    "reversed line": (chimera.OnLine(), chimera.Line(T, reverse=True)),
+    "two lines": (chimera.OnTwoLines(), chimera.UndirectedLine(T)),
+    "undirected line": (chimera.OnUndirectedLine(), chimera.UndirectedLine(T)),
+    "image": (chimera.OnGrid(), chimera.Grid((4, 6))),
+    "image, sqrt, no sharing": (chimera.OnGrid(sharing="none", normalize="sqrt"), chimera.Grid((6, 4))),
+    "video": (chimera.OnGrid(num_axes=3, sharing="row"), chimera.Grid((2, 3, 4))),
+    "four axes": (chimera.OnGrid(num_axes=4, sharing="complete"), chimera.Grid((2, 3, 2, 2))),
+    "image, read row after row": (chimera.OnRaster(), chimera.Grid((4, 6))),
+    "video, read forward": (chimera.OnRaster(3, both=False), chimera.Grid((2, 3, 4))),
+    "dag": (chimera.OnDAG(), zoo.random_dag(T, 40)),
+    "graph as dags": (chimera.OnDAG(normalize="sqrt"), zoo.random_graph(T, 30)),
+    "graph": (chimera.OnGraph(), zoo.random_graph(T, 30)),
+    "graph, one step": (chimera.OnGraph(gamma=0.8, directional=False), zoo.random_graph(T, 30, loops=True)),
+    "grid as graph": (chimera.OnGraph(), chimera.Grid((4, 6))),
+    "line, step": (chimera.OnLine(injection="step"), chimera.Line(T)),
+    "line, projected": (chimera.OnLine(injection="projected"), chimera.Line(T)),
+    "two lines, projected": (chimera.OnTwoLines(injection="projected"), chimera.UndirectedLine(T)),
+    "undirected line, projected": (chimera.OnUndirectedLine(injection="projected"), chimera.UndirectedLine(T)),
+    "image, projected": (chimera.OnGrid(injection="projected"), chimera.Grid((4, 6))),
+    "graph as dags, projected": (chimera.OnDAG(injection="projected"), zoo.random_graph(T, 30)),
+    "graph, step": (chimera.OnGraph(injection="step"), zoo.random_graph(T, 30)),
+    "graph, projected": (chimera.OnGraph(injection="projected"), zoo.random_graph(T, 30)),
+}
+ALL = pytest.mark.parametrize("name", KINDS)
+
+
+def build(name, **options):
+    kind, topology = KINDS[name]
+    torch.manual_seed(0)
+    mixer = chimera.Chimera(DIM, **{"num_heads": 4, "state_size": 8, "groups": 2, "kind": kind} | options).double()
+    return mixer, topology
+
+
+def features(*lead, seed=1):
+    return torch.randn(*lead, T, DIM, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+@ALL
+def test_every_parameter_learns(name):
+    mixer, topology = build(name)
+    x = features(2).requires_grad_()
+    mixer(x, topology).square().sum().backward()
+    for label, parameter in [*mixer.named_parameters(), ("x", x)]:
+        assert parameter.grad is not None, label
+        assert parameter.grad.isfinite().all()
+        assert parameter.grad.abs().max() > 0, label
+
+
+@ALL
+@pytest.mark.parametrize("engine", [nullcontext, plain_pytorch])
+@pytest.mark.parametrize("state_size", [3, 8])  # the convolution has 76 and 96 channels: without and with a kernel
+def test_a_batch_of_one_is_its_part(name, engine, state_size):
+    mixer, topology = build(name, state_size=state_size)
+    results = []
+    for one in (topology, chimera.batch([topology])):
+        x = features(2).requires_grad_()
+        with engine():
+            y = mixer(x, one)
+            results.append([y, *torch.autograd.grad(y.square().sum(), [x, *mixer.parameters()])])
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_far_nodes_of_a_graph_are_heard_from_the_start():
+    """What a node hears falls to about a half with each hop, less in some heads; with Ψ as small as Δ, to a third."""
+    torch.manual_seed(0)
+    nodes = torch.arange(T)
+    ring = chimera.Graph(T, torch.stack([torch.cat([nodes, (nodes + 1) % T]), torch.cat([(nodes + 1) % T, nodes])]))
+    heard = chimera.Chimera(DIM, num_heads=32, expand=1).double().heard_by(0, features(), ring)
+    falls = (heard[:, 8] / heard[:, 0]) ** (1 / 8)
+    assert falls.median() > 0.45
+    assert falls.max() > 0.65
+
+
+@pytest.mark.parametrize("state_size", [4, 32])
+@ALL
+def test_gradients_in_float32_agree_with_float64(name, state_size):
+    """By states and by masks, compiled, with tensors strided as the mixer hands them over."""
+    mixer, topology = build(name, state_size=state_size)
+    grads = []
+    for twin in (mixer, copy.deepcopy(mixer).float()):
+        twin(features(3).to(twin.norm.D.dtype), topology).square().sum().backward()
+        grads.append({label: parameter.grad.double() for label, parameter in twin.named_parameters()})
+    for label, expected in grads[0].items():
+        assert (grads[1][label] - expected).norm() < 1e-4 * expected.norm(), label
+
+
+@ALL
+def test_leading_dimensions(name):
+    mixer, topology = build(name)
+    x = features(2, 3)
+    y = mixer(x, topology)
+    assert y.shape == x.shape
+    torch.testing.assert_close(y[1, 2], mixer(x[1, 2], topology))
+
+
+@pytest.mark.parametrize("lead", [(), (1,), (3,), (2, 1), (1, 3), (2, 3)])
+def test_leading_dimensions_broadcast(lead):
+    mixer, topology = build("graph", edge_dim=5)
+    x, attr = features(2, 3), torch.randn(*lead, topology.num_edges, 5, dtype=torch.float64)
+    mask = torch.rand(*lead, T) < 0.7
+    y, heard = (call(x, topology, attr, mask) for call in (mixer, partial(mixer.heard_by, 0)))
+    attr, mask = attr.expand(2, 3, -1, -1), mask.expand(2, 3, -1)
+    for place in [(0, 1), (1, 0), (1, 2)]:
+        alone = x[place], topology, attr[place], mask[place]
+        torch.testing.assert_close(y[place], mixer(*alone))
+        torch.testing.assert_close(heard[place], mixer.heard_by(0, *alone))
+
+
+@ALL
+def test_a_packed_batch_equals_its_parts(name):
+    mixer, topology = build(name)
+    x = features(3)
+    packed = mixer(x.flatten(0, 1), chimera.batch([topology] * 3))
+    torch.testing.assert_close(packed.view(3, T, DIM), mixer(x, topology))
+
+
+PARTS = [
+    zoo.random_graph(6, 9), zoo.random_dag(7, 9), chimera.Graph(2, [[1], [1]]), zoo.ZOO["acyclic graph"],
+    chimera.Grid((2, 3)), zoo.ZOO["no edges"], chimera.UndirectedLine(1), chimera.UndirectedLine(4), chimera.Line(3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("order", [[0, 1], [1, 0], [3, 2, 5], [6, 7], range(9), [8, 4, 0, 6, 2, 1, 7, 3, 5]], ids=str)
+def test_with_and_without_cycles_a_part_of_a_batch_is_as_it_is_alone(order, masked):
+    """One DAG stands for one part, two or four for another."""
+    mixer, draw = build("dag", edge_dim=3)[0], torch.Generator().manual_seed(2)
+    parts = [PARTS[k] for k in order]
+    nodes, edges = [p.num_nodes for p in parts], [p.num_edges for p in parts]
+    x = torch.randn(2, sum(nodes), DIM, dtype=torch.float64, generator=draw, requires_grad=True)
+    attr = torch.randn(sum(edges), 3, dtype=torch.float64, generator=draw, requires_grad=True)
+    mask = torch.rand(sum(nodes), generator=draw) < 0.7 if masked else None
+    masks = mask.split(nodes) if masked else [None] * len(parts)
+    together = mixer(x, chimera.batch(parts), attr, mask)
+    pieces = list(zip(x.split(nodes, 1), parts, attr.split(edges), masks, strict=True))
+    alone = torch.cat([mixer(*piece) for piece in pieces], dim=1)
+    torch.testing.assert_close(together, alone)
+    weight, leaves = torch.randn(alone.shape, dtype=torch.float64, generator=draw), [x, attr, *mixer.parameters()]
+    found, expected = (torch.autograd.grad((y * weight).sum(), leaves) for y in (together, alone))
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
+    heard = [mixer.heard_by(range(part.num_nodes), x, part, *rest) for x, part, *rest in pieces]
+    whole = mixer.heard_by(range(sum(nodes)), x, chimera.batch(parts), attr, mask)
+    blocks = [torch.block_diag(*(h[z, head] for h in heard)) for z in range(2) for head in range(4)]
+    torch.testing.assert_close(whole.flatten(0, 1), torch.stack(blocks))
+
+
+@pytest.mark.parametrize(
+    "kind", [chimera.OnLine(), chimera.OnTwoLines(), chimera.OnUndirectedLine(), chimera.OnGraph()]
+)
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_padded_batch_equals_its_parts_on_lines(kind, side):
+    line = chimera.Line if isinstance(kind, chimera.OnLine) else chimera.UndirectedLine
+    mixer = chimera.Chimera(DIM, 4, 8, kind=kind).double()
+    lengths = [T, 17, 1, 5]
+    x, mask = features(4), torch.zeros(4, T, dtype=torch.bool)
+    places = [slice(T - n, T) if side == "left" else slice(0, n) for n in lengths]
+    for row, place in enumerate(places):
+        mask[row, place] = True
+    x = torch.where(mask.unsqueeze(-1), x, torch.nan)  # what is masked must not matter, whatever it is
+    y = mixer(x, line(T), node_mask=mask)
+    for row, (n, place) in enumerate(zip(lengths, places, strict=True)):
+        torch.testing.assert_close(y[row, place], mixer(x[row, place], line(n)))
+        assert (y[row, ~mask[row]] == 0).all()
+
+
+def test_a_padded_image_equals_itself_alone():
+    mixer = chimera.Chimera(DIM, 4, 8, kind=chimera.OnGrid()).double()
+    x = torch.randn(5, 7, DIM, dtype=torch.float64)
+    mask = torch.zeros(5, 7, dtype=torch.bool)
+    mask[1:4, 2:6] = True
+    y = mixer(x.flatten(0, 1), chimera.Grid((5, 7)), node_mask=mask.flatten()).view(5, 7, DIM)
+    alone = mixer(x[1:4, 2:6].reshape(12, DIM), chimera.Grid((3, 4)))
+    torch.testing.assert_close(y[1:4, 2:6].reshape(12, DIM), alone)
+
+
+@pytest.mark.parametrize("kind", [chimera.OnGraph(), chimera.OnDAG()])
+def test_masked_nodes_of_a_graph_are_as_if_absent(kind):
+    topology = zoo.random_dag(T, 60, seed=5) if isinstance(kind, chimera.OnDAG) else zoo.random_graph(T, 40, loops=True)
+    mixer = chimera.Chimera(DIM, 4, 8, kind=kind, edge_dim=3).double()
+    mask = torch.rand(T, generator=torch.Generator().manual_seed(3)) < 0.7
+    source, target = topology.edge_index
+    alive = mask[source] & mask[target]
+    new = mask.cumsum(0) - 1
+    smaller = type(topology)(int(mask.sum()), new[topology.edge_index[:, alive]])
+    x, edges = features(), torch.randn(topology.num_edges, 3, dtype=torch.float64)
+    found = mixer(x, topology, edges, node_mask=mask)
+    torch.testing.assert_close(found[mask], mixer(x[mask], smaller, edges[alive]))
+    assert (found[~mask] == 0).all()
+
+
+@pytest.mark.parametrize("name", ["line", "line, target steps", "dag", "graph"])
+def test_a_causal_line_stays_causal_bitwise(name):
+    mixer, _ = build(name)
+    mixer, x, line = mixer.float(), features(2).float(), chimera.Line(T)
+    before = mixer(x, line)
+    for t in (1, 8, T - 1):
+        changed = x.clone()
+        changed[:, t] += 1
+        after = mixer(changed, line)
+        assert torch.equal(after[:, :t], before[:, :t])
+        assert not torch.equal(after[:, t], before[:, t])
+
+
+@pytest.mark.parametrize("length", [5, 200])
+def test_a_long_causal_line_stays_causal_bitwise(length):
+    """Long enough for the state form, whose chunks must not look ahead either."""
+    mixer = chimera.Chimera(DIM, 4, 4, kind=chimera.OnLine())
+    x = torch.randn(length, DIM)
+    changed = x.clone()
+    changed[3 * length // 4] *= -2
+    before, after = mixer(x, chimera.Line(length)), mixer(changed, chimera.Line(length))
+    assert torch.equal(after[: 3 * length // 4], before[: 3 * length // 4])
+
+
+@pytest.mark.parametrize("name", ["line", "line, target steps", "dag", "graph"])
+def test_step_equals_the_parallel_form(name):
+    mixer, _ = build(name)
+    x, state, outputs = features(2, 3), None, []
+    for t in range(T):
+        y, state = mixer.step(x[:, :, t], state)
+        outputs.append(y)
+    torch.testing.assert_close(torch.stack(outputs, dim=2), mixer(x, chimera.Line(T)))
+
+
+@pytest.mark.parametrize("name", ["two lines", "undirected line", "image"])
+def test_only_causal_mixers_step(name):
+    mixer, _ = build(name)
+    with pytest.raises(ValueError, match="only causal mixers have a recurrent form"):
+        mixer.step(torch.randn(DIM, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"edge_dim": 5}, "knows no features of edges, and this mixer has edge_dim=5; call it on the whole line"),
+        ({"solver": chimera.Neumann(1)}, r"is exact, and this mixer approximates by Neumann\(terms=1.*whole line"),
+        ({"solver": chimera.Neumann()}, "approximates by Neumann"),
+    ],
+)
+@pytest.mark.parametrize("name", ["dag", "graph"])
+def test_mixers_whose_steps_would_differ_do_not_step(name, options, message):
+    mixer, _ = build(name, **options)
+    with pytest.raises(ValueError, match=message):
+        mixer.step(torch.randn(DIM, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", ["dag", "graph"])
+def test_permuting_nodes_and_edges(name):
+    mixer, topology = build(name, edge_dim=5)
+    nodes, edges = torch.randperm(T), torch.randperm(topology.num_edges)
+    x, attr = features(), torch.randn(topology.num_edges, 5, dtype=torch.float64)
+    moved = type(topology)(T, torch.argsort(nodes)[topology.edge_index[:, edges]])
+    torch.testing.assert_close(mixer(x[nodes], moved, attr[edges]), mixer(x, topology, attr)[nodes])
+
+
+@pytest.mark.parametrize("name", ["dag", "graph", "graph as dags"])
+def test_edge_features_matter(name):
+    mixer, topology = build(name, edge_dim=5)
+    x, attr = features(2), torch.randn(2, topology.num_edges, 5, dtype=torch.float64, requires_grad=True)
+    mixer(x, topology, attr).square().sum().backward()
+    assert attr.grad.abs().amax(dim=(0, 2)).min() > 0
+    assert mixer.edge_proj.weight.grad.abs().max() > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@ALL
+def test_autocast_is_finite(name, dtype):
+    mixer, topology = build(name)
+    mixer, x = mixer.float(), (10 * features(2)).float()
+    with torch.autocast("cpu", dtype=dtype):
+        y = mixer(x, topology)
+    assert y.dtype == dtype
+    assert y.isfinite().all()
+    (y.float().square().mean() * 128).backward()
+    assert all(p.grad.isfinite().all() for p in mixer.parameters())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_whole_layer_in_half_precision(dtype):
+    mixer, topology = build("image")
+    y = mixer.to(dtype)(features(2).to(dtype), topology)
+    assert y.dtype == dtype
+    assert y.isfinite().all()
+
+
+def test_the_default_takes_any_topology():
+    mixer = chimera.Chimera(8, num_heads=2, state_size=4)
+    for topology in zoo.ZOO.values():
+        assert mixer(torch.randn(topology.num_nodes, 8), topology).isfinite().all()
+
+
+def test_defaults():
+    mixer = chimera.Chimera(768)
+    assert (mixer.num_heads, mixer.width, mixer.state_size) == (24, 1536, 64)
+    assert chimera.Chimera(16).num_heads == 1
+    delta, psi, delta_source = torch.nn.functional.softplus(mixer.step_bias).T
+    for step in (delta, delta_source, psi / 100):
+        assert 0.001 * 0.999 <= step.min() < step.max() <= 0.1 * 1.001
+    grid = torch.nn.functional.softplus(chimera.Chimera(768, kind=chimera.OnGrid()).step_bias)
+    assert 0.1 < grid.max() <= 0.7 * 1.001
+    assert {id(p) for p in mixer.undecayed_parameters()} == {id(mixer.step_bias), id(mixer.norm.D)}
+
+
+@pytest.mark.parametrize(
+    ("sharing", "sets"),
+    [("none", (0, 1, 2, 3)), ("complete", (0,) * 4), ("row", (0, 0, 1, 1)), ("diagonal", (0, 1, 1, 0))],
+)
+def test_sharing(sharing, sets):
+    assert chimera.OnGrid(sharing=sharing).sets == sets
+
+
+def test_without_a_gate_there_is_no_projection_for_one():
+    with_gate, without = (chimera.Chimera(32, kind=chimera.OnLine(), gate=g) for g in (True, False))
+    assert with_gate.in_proj.out_features - without.in_proj.out_features == 64
+
+
+def test_copies_and_pickles():
+    mixer, topology = build("image")
+    x = features()
+    for twin in (copy.deepcopy(mixer), pickle.loads(pickle.dumps(mixer))):
+        assert torch.equal(twin(x, topology), mixer(x, topology))
+
+
+def test_on_the_meta_device():
+    with torch.device("meta"):
+        mixer = chimera.Chimera(64, kind=chimera.OnGrid())
+    mixer = mixer.to_empty(device="cpu")
+    mixer.reset_parameters()
+    assert mixer(torch.randn(6, 64), chimera.Grid((2, 3))).isfinite().all()
+
+
+X = torch.randn(3, DIM)
+RING = chimera.Graph(3, [[0, 1, 2], [1, 2, 0]])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: chimera.Chimera(32, num_heads=5), "inner width 64 .* divisible by num_heads, found 5"),
+        (lambda: chimera.Chimera(32, num_heads=4, groups=3), "4 heads and 3 groups"),
+        (lambda: chimera.Chimera(32, edge_dim=4, kind=chimera.OnLine()), "OnLine has no edge features"),
+        (lambda: chimera.OnGrid(sharing="all"), "sharing must be one of"),
+        (lambda: chimera.OnGrid(num_axes=0), "at least one axis"),
+        (lambda: chimera.Chimera(32)(X.long(), RING), "floating point.*embed"),
+        (lambda: chimera.Chimera(32)(X[:2], RING), r"x must have shape \[..., 3, 32\].*found \[2, 32\]"),
+        (lambda: chimera.Chimera(32)(X, "ring"), "expected a topology"),
+        (lambda: chimera.Chimera(32)(X, RING, node_mask=torch.ones(3)), "node_mask must be boolean"),
+        (lambda: chimera.Chimera(32)(X, RING, node_mask=torch.tensor(True)), r"node_mask must be boolean, .*, \[\]"),
+        (
+            lambda: chimera.Chimera(32)(X, RING, node_mask=torch.ones(2, 3).bool()),
+            r"leading dimensions of node_mask must broadcast to those of x, \[\], found \[2\]; reshape node_mask",
+        ),
+        (
+            lambda: chimera.Chimera(32, edge_dim=2)(X.expand(2, 3, -1, -1), RING, torch.rand(6, 3, 2)),
+            r"leading dimensions of edge_attr must broadcast to those of x, \[2, 3\], found \[6\]",
+        ),
+        (
+            lambda: chimera.Chimera(32, edge_dim=2)(X.expand(6, -1, -1), RING, torch.rand(2, 3, 3, 2)),
+            r"leading dimensions of edge_attr must broadcast to those of x, \[6\], found \[2, 3\]",
+        ),
+        (lambda: chimera.Chimera(32)(X, RING, torch.rand(3, 2)), "edge_attr is needed by a mixer with edge_dim"),
+        (lambda: chimera.Chimera(32, edge_dim=2)(X, RING), "edge_attr is needed by a mixer with edge_dim"),
+        (
+            lambda: chimera.Chimera(32, edge_dim=2)(X, RING, torch.rand(2, 2)),
+            r"edge_attr must have shape \[..., 3, 2\]",
+        ),
+        (lambda: chimera.Chimera(32, edge_dim=2)(X, RING, torch.ones(3, 2).long()), "edge_attr must be floating point"),
+        (lambda: chimera.Chimera(32, kind=chimera.OnLine())(X, RING), "OnLine needs a Line.*OnGraph"),
+        (lambda: chimera.Chimera(32, kind=chimera.OnGrid())(X, chimera.Grid((1, 1, 3))), "Grid with 2 axes"),
+        (lambda: chimera.Chimera(32, kind=chimera.OnTwoLines())(X, chimera.Line(3)), "UndirectedLine"),
+        (lambda: chimera.Chimera(32, solver=chimera.Sweep())(X, RING), "Sweep cannot treat .*cycles"),
+        (lambda: chimera.DropPath(1.0), "from 0 to below 1"),
+    ],
+)
+def test_bad_input(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@ALL
+def test_identity_is_the_mixer_without_paths(name):
+    """With L = I a mixer equals itself on the same nodes, the weights of all edges zero and β as before."""
+    mixer, topology = build(name, conv=False)
+    identity = build(name, conv=False, resolvent="identity")[0]
+    identity.load_state_dict(mixer.state_dict())
+    x = features(2)
+    terms = mixer.kind.terms
+
+    def without_paths(*args):
+        return [(t, a._replace(weight=torch.zeros_like(a.weight))) for t, a in terms(*args)]
+
+    object.__setattr__(mixer.kind, "terms", without_paths)
+    try:
+        expected = mixer(x, topology)
+    finally:
+        object.__delattr__(mixer.kind, "terms")
+    torch.testing.assert_close(identity(x, topology), expected)
+    assert (identity(x, topology) - mixer(x, topology)).abs().max() > 1e-4
+    rows = identity.heard_by(3, x, topology)
+    assert torch.equal(rows.nonzero()[:, -1].unique(), torch.tensor([3]))
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_a_grid_read_row_after_row_is_the_line_but_for_its_window(both):
+    """Without convolutions the two mixers are the same function of the same parameters."""
+    torch.manual_seed(0)
+    kind, line = (chimera.OnTwoLines(), chimera.UndirectedLine(T)) if both else (chimera.OnLine(), chimera.Line(T))
+    mixers = [chimera.Chimera(DIM, 4, 8, kind=k, conv=False).double() for k in (chimera.OnRaster(both=both), kind)]
+    mixers[1].load_state_dict(mixers[0].state_dict())
+    results = []
+    for mixer, topology in zip(mixers, (chimera.Grid((4, 6)), line), strict=True):
+        x = features(2).requires_grad_()
+        y = mixer(x, topology)
+        results.append([y, *torch.autograd.grad(y.square().sum(), [x, *mixer.parameters()])])
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs)
+    whole = chimera.batch([chimera.Grid((4, 3)), chimera.Grid((3, 4))])
+    x = features(2)
+    parts = [mixers[0](x[:, :12], chimera.Grid((4, 3))), mixers[0](x[:, 12:], chimera.Grid((3, 4)))]
+    torch.testing.assert_close(mixers[0](x, whole), torch.cat(parts, dim=1))
+
+
+@ALL
+def test_without_paths_and_convolution_only_steps_of_neighbours_matter(name):
+    """They enter β; with a projected injection nothing does."""
+    mixer, topology = build(name, conv=False, resolvent="identity")
+    x = features().requires_grad_()
+    gradient = torch.autograd.grad(mixer(x, topology)[5].sum(), x)[0]
+    read = chimera.UndirectedLine(T) if isinstance(mixer.kind, chimera.OnRaster) else topology
+    source, target = read.edge_index
+    neighbours = {5} if mixer.kind.injection == "projected" else {5, *source[target == 5].tolist()}
+    assert set(gradient.abs().sum(-1).nonzero().flatten().tolist()) <= neighbours
+    assert gradient[5].abs().max() > 0
+
+
+def test_unknown_resolvents_and_injections_are_named():
+    with pytest.raises(ValueError, match=r"resolvent must be one of .* found 'none'"):
+        chimera.Chimera(DIM, resolvent="none")
+    with pytest.raises(ValueError, match=r"injection must be one of .* found 'delta'"):
+        chimera.OnGraph(injection="delta")
+    for kind in (partial(chimera.OnGrid, normalize="sqrt"), partial(chimera.OnDAG, "sqrt"), chimera.OnUndirectedLine):
+        assert kind().injection == "step"
+        with pytest.raises(ValueError, match="hold injection needs row sums of A of at most one"):
+            kind(injection="hold")
