@@ -53,7 +53,7 @@ def masks(store: GraphStore, heads: int = 2, count: int = 32) -> None:
         source, target = part.edge_index
         dense[k, :, target, source] -= weight[:, start : start + part.num_edges]
         start += part.num_edges
-    factors = chimera.Elimination()
+    factors = chimera.SparseLU()
     ours, inverse = take_turns(
         [lambda: factors.resolvent(topology, weight).mask(), lambda: torch.linalg.inv(dense)], SECONDS / 4
     )

@@ -11,7 +11,7 @@ def test_names_in_the_readme_exist():
     import chimera_ssm
 
     names = set(re.findall(r"`([A-Za-z_]\w+)", README)) & (set(chimera_ssm.__all__) | {"Line", "mix"})
-    assert {"Line", "mix", "OnGrid", "Elimination"} <= names
+    assert {"Line", "mix", "OnGrid", "SparseLU"} <= names
 
 
 def test_make_has_the_targets_that_are_named():

@@ -24,8 +24,8 @@ _HOMES = {
         "mamba2", "retnet", "undirected_line_adjacency",
     ),
     "ops": (
-        "Choice", "Dense", "Elimination", "Neumann", "Solver", "Squaring", "Sweep", "checking", "mask", "mix",
-        "select_solver", "set_workspace_limit", "solve",
+        "Choice", "Dense", "Elimination", "Neumann", "Solver", "SparseLU", "Squaring", "Sweep", "checking", "mask",
+        "mix", "select_solver", "set_workspace_limit", "solve",
     ),
     "nn": (
         "Block", "Chimera", "ChimeraConv", "DropPath", "Hyena", "Kind", "M2", "MLPMixer", "MixerState",

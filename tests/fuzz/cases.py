@@ -106,10 +106,10 @@ def _draw_solver(rng, topologies):
         return None
     terms = None if rng.random() < 0.5 else int(rng.integers(0, 9))
     solvers = [
-        chimera.Dense(), chimera.Sweep(), chimera.Elimination(), chimera.Squaring(),
+        chimera.Dense(), chimera.Sweep(), chimera.SparseLU(), chimera.Squaring(),
         chimera.Neumann(terms, squared=bool(rng.integers(2))),
     ]  # fmt: skip
-    fitting = [s for s in solvers if all(s.why_not(t) is None and _has_truth(s, t) for t in topologies)]
+    fitting = [s for s in solvers if all(s.unsupported_reason(t) is None and _has_truth(s, t) for t in topologies)]
     return fitting[rng.integers(len(fitting))]
 
 

@@ -8,9 +8,9 @@ import torch
 
 import chimera_ssm as chimera
 from chimera_ssm.cpu import threads as pool
+from chimera_ssm.cpu.availability import disable_kernels
 from chimera_ssm.ops import custom_ops as operators
 from chimera_ssm.ops import functional as verbs
-from chimera_ssm.ops.compiled import plain_pytorch
 from chimera_ssm.ops.scan import cpu as chunks
 from chimera_ssm.ops.sweep import cpu_states as states
 from tests.fuzz.cases import draw_case
@@ -94,7 +94,7 @@ def _changed(case, threads):
 def _contexts(case):
     """What is changed for the call."""
     if case.engine != "kernels":
-        yield plain_pytorch() if case.engine == "plain" else operators.as_operators()
+        yield disable_kernels() if case.engine == "plain" else operators.as_operators()
     if case.mode != "grad":
         yield torch.no_grad() if case.mode == "no_grad" else torch.inference_mode()
     if case.form is not None:

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 import chimera_ssm as chimera
+from chimera_ssm.cpu.availability import disable_kernels
 from chimera_ssm.nn import mixer as mixers
-from chimera_ssm.ops.compiled import plain_pytorch
 from chimera_ssm.ops.reference import reference_mix
 from tests.fuzz.topologies import ACYCLIC, CYCLIC, EDGELESS, draw_part, draw_sizes
 from tests.fuzz.truth import resolvent
@@ -147,7 +147,7 @@ def layer_differences(case, contexts):
     twin, condition = copy.deepcopy(case.mixer).double(), [1.0]
     twins = [leaf.detach().double().requires_grad_() for leaf in leaves]
     attrs = [None] * len(nodes) if attr is None else twins[1].split(edges)
-    with plain_pytorch(), patch.object(mixers, "mix", _dense_mix(condition)):
+    with disable_kernels(), patch.object(mixers, "mix", _dense_mix(condition)):
         pieces = zip(twins[0].split(nodes, 1), case.parts, attrs, strict=True)
         expected = torch.cat([twin(*piece) for piece in pieces], dim=1)
     expected_grads = torch.autograd.grad(expected, [*twins, *twin.parameters()], grad.double())

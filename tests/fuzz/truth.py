@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from chimera_ssm.ops import Elimination, Neumann
+from chimera_ssm.ops import Neumann, SparseLU
 from chimera_ssm.ops.reference import reference_matrix, reference_mix, reference_series
 from chimera_ssm.ops.select import exact_solver
 
@@ -65,9 +65,9 @@ def amplification(topology, weight, solver, original, unbounded):
         return (1 + max(powers)) * reference_series(topology, weight, powers)
     A, unit = reference_matrix(topology, weight), torch.eye(topology.num_nodes, dtype=torch.float64)
     solver = exact_solver(topology)[0] if solver is None else solver
-    if topology.is_acyclic or (isinstance(solver, Elimination) and not unbounded):
+    if topology.is_acyclic or (isinstance(solver, SparseLU) and not unbounded):
         R = inverse(topology, unit - A).abs()  # positive but for what rounding leaves where there is no path
-        return _Resolvent.apply(A, R @ (R if isinstance(solver, Elimination) else unit + A.detach()) @ R)
+        return _Resolvent.apply(A, R @ (R if isinstance(solver, SparseLU) else unit + A.detach()) @ R)
     L, part = resolvent(topology, original, None).detach().abs(), torch.from_numpy(topology._part)
     K = (part[:, None] == part) * (unit + A.detach()).amax((-2, -1), keepdim=True)
     return _Resolvent.apply(A, L @ K @ L)

@@ -13,7 +13,7 @@ from chimera_lab.planning.estimate import passes
 from chimera_lab.planning.hardware import Hardware
 from chimera_lab.planning.stand_ins import task_without_data
 from chimera_lab.training.recipe import Recipe
-from chimera_ssm.ops.compiled import plain_pytorch
+from chimera_ssm.cpu.availability import disable_kernels
 
 #: Layers and samples of the steps.
 SIZES = (1, 2), (2, 2), (2, 4)
@@ -43,7 +43,7 @@ def check(recipe: Recipe, rounds: int = 3) -> list[Checked]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with plain_pytorch():
+        with disable_kernels():
             probes = [lambda: a @ b, lambda: torch.add(x, y), _chain]
             product, addition, chain, *measured = _best_in_turns([*probes, *steps], rounds)
     finally:

@@ -24,7 +24,7 @@ from chimera_lab.data.random import seeded
 from chimera_lab.training.recipe import Recipe
 from chimera_lab.training.settings import as_dict, from_dict
 from chimera_lab.training.task import Task
-from chimera_ssm.ops.compiled import plain_pytorch
+from chimera_ssm.cpu.availability import disable_kernels
 from chimera_ssm.ops.custom_ops import as_operators
 from chimera_ssm.ops.flops import FLOP_FORMULAS
 
@@ -120,7 +120,7 @@ def count_step(recipe: Recipe, task: Task, layers: int, samples: int, half: torc
     by_operator = flops.get_flop_counts()["Global"]
     mixes = sum(n for operator, n in by_operator.items() if operator in FLOP_FORMULAS)
     step = small_step(recipe, task, layers, samples, half)
-    with plain_pytorch(), Traffic() as traffic:
+    with disable_kernels(), Traffic() as traffic:
         step(traffic.forward_is_over)
     return Work(
         products=flops.get_total_flops() - mixes,

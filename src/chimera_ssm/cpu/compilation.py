@@ -1,4 +1,4 @@
-"""How kernels are compiled: serial, without the interpreter lock, kept on disk. Without Numba they stay as they are."""
+"""How kernels are compiled: serial, without the interpreter lock, cached on disk. Without Numba they stay Python."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,12 +8,16 @@ try:
 except ImportError:
 
     def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-        """The same function, uncompiled."""
+        """Return the function as it is."""
         return function
 
+    inlined = kernel
 else:
     from chimera_ssm.cpu.kernel_cache import with_checked_cache
 
     def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, compiled when it is first called, or found in the cache."""
+        """Compile the function when it is first called, or load it from the cache on disk."""
         return with_checked_cache(njit(nogil=True, cache=True, error_model="numpy")(function))
+
+    #: A piece of a kernel, inlined where it is called.
+    inlined = njit(inline="always", error_model="numpy")

@@ -8,8 +8,8 @@ sums at once as keep a processor's two multipliers busy. Rows are multiples of 8
 from llvmlite.binding import get_host_cpu_features
 from numba.core import config
 
+from chimera_ssm.cpu.compilation import inlined, kernel
 from chimera_ssm.cpu.simd import WIDTH, at, fma, load, room, splat, store, turn_4
-from chimera_ssm.ops.jit import inlined, kernel
 
 ROWS, COLUMNS = 8, WIDTH
 #: Whether sixteen numbers are one register on the machine for which Numba compiles.

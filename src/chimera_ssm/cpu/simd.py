@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, models, overload, register_model
 
-from chimera_ssm.ops.jit import inlined
+from chimera_ssm.cpu.compilation import inlined
 
 WIDTH = 16
 #: Products and sums may be fused; nothing else is assumed, so that NaNs stay NaNs.

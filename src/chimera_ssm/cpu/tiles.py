@@ -1,7 +1,7 @@
 """A block of states: four of the N states of a node by sixteen of its P channels, four vectors in registers."""
 
+from chimera_ssm.cpu.compilation import inlined
 from chimera_ssm.cpu.simd import WIDTH, add_totals, at, fma, load, splat, store
-from chimera_ssm.ops.jit import inlined
 
 STATES, CHANNELS = 4, WIDTH
 BLOCK = STATES * CHANNELS

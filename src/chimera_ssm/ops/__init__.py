@@ -1,8 +1,8 @@
-"""Solvers: (I − A)⁻¹ for every topology, exact and differentiable, behind three verbs.
+"""(I − A)⁻¹ for every topology, exact and differentiable, behind three functions.
 
-mask   L                       Dense  Sweep  Elimination  Squaring    exact
-solve  L @ rhs                 Neumann                                truncated, asked for by name
-mix    (L ⊙ C B̄ᵀ) V            select_solver                          which, and why
+mask   L                       Dense  Sweep  SparseLU  Squaring       exact
+solve  L @ rhs                 Neumann                                truncated, used on request only
+mix    (L ⊙ C B̄ᵀ) V            select_solver                          which solver, and why
 """
 
 from chimera_ssm.cpu.workspace import set_workspace_limit
@@ -12,9 +12,12 @@ from chimera_ssm.ops.dense import Dense
 from chimera_ssm.ops.functional import mask, mix, solve
 from chimera_ssm.ops.neumann.solver import Neumann
 from chimera_ssm.ops.select import Choice, select_solver
-from chimera_ssm.ops.sparse_lu.solver import Elimination
+from chimera_ssm.ops.sparse_lu.solver import SparseLU
 from chimera_ssm.ops.squaring import Squaring
 from chimera_ssm.ops.sweep.solver import Sweep
+
+#: The former name of `SparseLU`.
+Elimination = SparseLU
 
 __all__ = [
     "Choice",
@@ -22,6 +25,7 @@ __all__ = [
     "Elimination",
     "Neumann",
     "Solver",
+    "SparseLU",
     "Squaring",
     "Sweep",
     "checking",

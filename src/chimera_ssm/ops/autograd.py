@@ -1,61 +1,23 @@
-"""What the PyTorch side of all kernels needs: whether they can be used, plans, padding, arrays."""
+"""Helpers for autograd functions around kernels: saved arguments, second derivatives, padding, memory, arrays."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache, wraps
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from chimera_ssm.cpu.availability import disable_kernels
 from chimera_ssm.cpu.workspace import workspace
-from chimera_ssm.topology import Topology
-
-if TYPE_CHECKING:
-    from chimera_ssm.ops.mixing import Term
-    from chimera_ssm.ops.sweep.plan import SweepPlan
-
-_log = logging.getLogger("chimera_ssm")
 
 
-@lru_cache(maxsize=1)
-def _numba_is_there() -> bool:
-    if find_spec("numba") is not None:
-        return True
-    _log.warning("numba is not installed: solvers run in plain PyTorch; pip install numba for compiled kernels")
-    return False
-
-
-_plain: ContextVar[bool] = ContextVar("chimera_plain", default=False)
-
-
-@contextmanager
-def plain_pytorch() -> Generator[None]:
-    """Within this context solvers run in plain PyTorch, as they do on a GPU; backward passes, too."""
-    token = _plain.set(True)
-    try:
-        yield
-    finally:
-        _plain.reset(token)
-
-
-def usable(*tensors: Tensor | None) -> bool:
-    """Whether kernels can take these tensors: on a CPU, in float32 or float64."""
-    return (
-        not _plain.get()
-        and all(x is None or (x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)) for x in tensors)
-        and _numba_is_there()
-    )
-
-
-def keep(ctx: Any, arguments: Sequence[Any], *more: Tensor) -> None:
-    """Keep all arguments of a function for its backward pass, see `twice`; ``more`` tensors are for the kernels.
+def save_arguments(ctx: Any, arguments: Sequence[Any], *more: Tensor) -> None:
+    """Save all arguments of a function for its backward pass, see `double_backward_via`, and ``more`` tensors.
 
     ``ctx.saved_tensors`` has an entry for each argument, ``None`` where that is no tensor, and then ``more``.
     """
@@ -63,11 +25,11 @@ def keep(ctx: Any, arguments: Sequence[Any], *more: Tensor) -> None:
     ctx.save_for_backward(*[x if isinstance(x, Tensor) else None for x in arguments], *more)
 
 
-def twice(plain: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Let a backward pass that autograd cannot see into be differentiated again.
+def double_backward_via(plain: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a backward pass differentiable that autograd cannot trace.
 
-    Second derivatives are rare: if they may be wanted, the forward pass is done again by PyTorch and differentiated
-    there. The arguments have to be kept by `keep`.
+    If second derivatives may be wanted, the forward pass is repeated by PyTorch and differentiated there. The arguments
+    must have been saved by `save_arguments`.
 
     Args:
         plain: the forward pass in operations of PyTorch, with the same arguments.
@@ -84,12 +46,12 @@ def twice(plain: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[
 
 
 def _plain_backward(plain: Callable[..., Any], ctx: Any, grads: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
-    saved = ctx.saved_tensors  # before plain PyTorch: what is checkpointed is computed again by the same kernels
+    saved = ctx.saved_tensors  # with kernels enabled: checkpointed tensors are recomputed by the same kernels
     # A view of each, so that a tensor that is given twice has a gradient for either place.
     pairs = zip(ctx.others, saved, strict=False)
     arguments = [other if x is None else x.view_as(x) for other, x in pairs]
     wanted = [x for x, needed in zip(arguments, ctx.needs_input_grad, strict=True) if needed]
-    with plain_pytorch(), torch.autocast(grads[0].device.type, enabled=False):
+    with disable_kernels(), torch.autocast(grads[0].device.type, enabled=False):
         results = plain(*arguments)
         results = [results] if isinstance(results, Tensor) else results
         dependent = [(y, g) for y, g in zip(results, grads, strict=True) if y.requires_grad]
@@ -98,18 +60,7 @@ def _plain_backward(plain: Callable[..., Any], ctx: Any, grads: tuple[Tensor, ..
     return tuple(next(found) if needed else None for needed in ctx.needs_input_grad)
 
 
-def terms_of(topologies: Sequence[Topology], V: Tensor, tensors: tuple[Tensor, ...]) -> list[Term]:
-    """Terms of a mix on acyclic topologies: what a kernel was given, for `chimera_ssm.ops.mixing`."""
-    from chimera_ssm.ops.mixing import Term
-    from chimera_ssm.ops.sweep.solver import Sweep
-
-    return [
-        Term(Sweep(), topology, w.reshape(*V.shape[:2], w.shape[-1]), C, B, scale)
-        for topology, w, scale, C, B in zip(topologies, *quarters(tensors), strict=True)
-    ]
-
-
-def quarters(tensors: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
+def split_args(tensors: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
     """Weights, scales, Cs and Bs out of one tuple."""
     n = len(tensors) // 4
     return tensors[:n], tensors[n : 2 * n], tensors[2 * n : 3 * n], tensors[3 * n :]
@@ -186,18 +137,6 @@ class Once:
         if id(x) not in self.made:
             self.made[id(x)] = self.make(x)
         return self.made[id(x)]
-
-
-def plan_of(topology: Topology, carry: bool) -> SweepPlan:
-    """The plan of an acyclic topology's sweeps."""
-    from chimera_ssm.ops.sweep.plan import sweep_plan
-
-    return sweep_plan(topology, carry)
-
-
-def flipped(topology: Topology) -> Topology:
-    """The flipped topology, made once, so that its plans are, too."""
-    return topology.once("flipped", topology.flip)
 
 
 def arrays_of(*tensors: Tensor) -> list[Any]:

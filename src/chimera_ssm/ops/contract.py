@@ -1,7 +1,7 @@
-"""The contract between solvers and the verbs, and the one adjoint that all exact solvers share.
+"""The contract between solvers and the functional interface, and the adjoint that all exact solvers share.
 
-A `Solver` turns a topology and its weights into a `Resolvent`, the operator L = (I − A)⁻¹ ready to be applied.
-Below the verbs all leading dimensions are one: weights are ``[G, E]``, right-hand sides ``[G, T, K]``.
+A `Solver` turns a topology and its weights into a `Resolvent`, the operator L = (I − A)⁻¹. In this package all leading
+dimensions are one: weights are ``[G, E]``, right-hand sides ``[G, T, K]``.
 """
 
 from __future__ import annotations
@@ -10,43 +10,42 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from chimera_ssm.ops import dispatch
 from chimera_ssm.ops.autograd import not_a_view
 from chimera_ssm.topology import Topology
 
-#: Elements of a temporary that loops over blocks keep within.
+#: Elements of a temporary tensor at most, where a loop goes through blocks.
 BLOCK_ELEMENTS = 1 << 24
 
 
 @dataclass(frozen=True)
 class Solver(ABC):
-    """A way to apply (I − A)⁻¹. Holds options only; everything else belongs to a topology and its weights.
+    """A way to apply (I − A)⁻¹. Holds options only; everything else belongs to a topology and its weights."""
 
-    Attributes:
-        sweeps: whether it sweeps an acyclic topology, which compiled kernels can do for a whole mix.
-    """
-
-    sweeps: ClassVar[bool] = False
-
-    def why_not(self, topology: Topology) -> str | None:
+    def unsupported_reason(self, topology: Topology) -> str | None:
         """Why this solver cannot treat ``topology``; ``None`` if it can."""
         return None
 
-    @abstractmethod
+    def algorithm(self, topology: Topology) -> str:
+        """The name under which `chimera_ssm.ops.dispatch` lists implementations; empty: only `resolvent` is used."""
+        return ""
+
     def resolvent(self, topology: Topology, weight: Tensor) -> Resolvent:
         """The operator (I − A)⁻¹ for edge weights ``[G, E]``."""
+        return exact_resolvent(self.algorithm(topology), topology, weight)
 
     @abstractmethod
     def column_work(self, topology: Topology) -> int:
-        """Multiplications to apply L to one column: what the automatic choice counts."""
+        """Multiplications to apply L to one column; the automatic choice compares these."""
 
     def mask_work(self, topology: Topology) -> int:
-        """Multiplications to make the mask: a column for each node of the largest part, unless zeros cost nothing."""
+        """Multiplications to compute the mask: one column per node of the largest part, unless zeros are skipped."""
         return self.column_work(topology) * int(topology.part_sizes.max())
 
     def state_work(self, topology: Topology, N: int, P: int, groups_per_head: float) -> float:
@@ -72,58 +71,53 @@ class Resolvent(ABC):
         unit = one_hot(plan.place % size, size).to(self.weight.dtype)
         return self.solve(unit.expand(self.weight.shape[0], -1, -1))
 
-    def mix_states(self, C: Tensor, B: Tensor, V: Tensor) -> Tensor | None:
-        """The state form of a mix if there is a better way than solving N·P columns, else ``None``.
-
-        ``C, B [Z, G, T, N]``, ``V [Z, H, T, P]``, weights ``[Z·H, E]`` → ``[Z, H, T, P]``.
-        """
-        return None
-
-    def mix_mask(self, C: Tensor, B: Tensor, V: Tensor) -> Tensor | None:
-        """The mask form of a mix if there is a better way than through `mask`, else ``None``; shapes as above."""
-        return None
-
 
 class Factors(Protocol):
-    """What a solver prepared from detached weights."""
+    """What an algorithm computes from detached weights. A method ``rows()`` that returns the mask is optional."""
 
     def apply(self, rhs: Tensor, transpose: bool) -> Tensor:
-        """``L @ rhs``, or ``Lᵀ @ rhs`` from the same work, ``[G, T, K]``."""
+        """``L @ rhs``, or ``Lᵀ @ rhs`` with the same factors, ``[G, T, K]``."""
         ...
 
 
 class ExactResolvent(Resolvent):
-    """A resolvent whose gradient is the shared adjoint, from the factors of the forward pass.
+    """A resolvent whose gradient is the shared adjoint, with the factors of the forward pass.
 
     Args:
         topology: T nodes and E edges.
         weight: ``[G, E]``.
-        factorise: makes the factors of detached weights, when they are first needed.
+        factorize: computes the factors of detached weights, when they are first needed.
     """
 
-    def __init__(self, topology: Topology, weight: Tensor, factorise: Callable[[Tensor], Factors]):
+    def __init__(self, topology: Topology, weight: Tensor, factorize: Callable[[Tensor], Factors]):
         super().__init__(topology, weight)
-        self._factorise = factorise
+        self._factorize = factorize
 
     @cached_property
     def factors(self) -> Factors:
         """Factors of the detached weights."""
         with torch.no_grad():
-            return self._factorise(self.weight.detach())
+            return self._factorize(self.weight.detach())
 
     def solve(self, rhs: Tensor) -> Tensor:
         return _Solve.apply(self.weight, rhs, self.topology, self.factors, False)
 
-    def _rows(self) -> Tensor:
-        """`mask` by factors that have it as a method ``rows()``."""
+    def mask(self) -> Tensor:
+        if not hasattr(self.factors, "rows"):
+            return super().mask()
         return _Solve.apply(self.weight, None, self.topology, self.factors, False)
+
+
+def exact_resolvent(algorithm: str, topology: Topology, weight: Tensor) -> ExactResolvent:
+    """The resolvent by an algorithm of `chimera_ssm.ops.dispatch` that offers ``factorize``."""
+    return ExactResolvent(topology, weight, lambda w: dispatch.run("factorize", algorithm, topology, w))
 
 
 class _Solve(torch.autograd.Function):
     """x = L b and its adjoint, on edges only: λ = Lᵀ g, ∂b = λ, ∂A_ij = λ_i · x_j.
 
-    Written with itself, transposed, so that it can be differentiated again. Without b, L itself, by factors that know
-    a quicker way to it.
+    The backward pass calls the function itself, transposed, so that it can be differentiated again. Without b the
+    result is the mask L, from factors with a method ``rows()``.
     """
 
     @staticmethod

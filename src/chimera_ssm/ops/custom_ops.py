@@ -1,8 +1,8 @@
-"""The verbs as operators, ``torch.ops.chimera_ssm``: what ``torch.compile`` and ``torch.export`` see of them.
+"""The functional interface as operators, ``torch.ops.chimera_ssm``, for ``torch.compile`` and ``torch.export``.
 
 An operator takes tensors, and strings that name the topologies and the solver, so that an exported program runs in any
-process. Inside it is the eager verb. Its backward operator saves nothing but the inputs, and runs the eager verb again
-to differentiate it; compiled kernels leave that second forward pass out.
+process. It computes with the eager function. Its backward operator saves only the inputs, and runs the eager function
+again to differentiate it; compiled kernels skip that second forward pass.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from chimera_ssm.ops.contract import Solver
 from chimera_ssm.topology import Topology
 from chimera_ssm.topology.registry import read_call, topology_of
 
-# Calls of the operators, for the verbs
+# Calls of the operators
 
 _asked_for: ContextVar[bool] = ContextVar("chimera_as_operators", default=False)
 
 
 @contextmanager
 def as_operators() -> Generator[None]:
-    """Within this context the verbs are operators in eager mode as well: for tools that count or trace operators."""
+    """Within this context eager calls use the operators as well: for tools that count or trace them."""
     token = _asked_for.set(True)
     try:
         yield
@@ -39,8 +39,8 @@ def as_operators() -> Generator[None]:
         _asked_for.reset(token)
 
 
-def wanted() -> bool:
-    """Whether a verb should be an operator."""
+def use_operators() -> bool:
+    """Whether operators are to be used."""
     return torch.compiler.is_compiling() or _asked_for.get()
 
 
@@ -191,30 +191,32 @@ _solve.register_autograd(_solve_adjoint, setup_context=_save)
 _mix.register_autograd(_mix_adjoint, setup_context=_save)
 
 
-# The eager verbs, as functions of tensors alone
+# The eager functions, as functions of tensors alone
+
+
+_eager: dict[str, Callable[..., Tensor]] = {}
+
+
+def implement(mask: Callable[..., Tensor], solve: Callable[..., Tensor], mix: Callable[..., Tensor]) -> None:
+    """Set the eager functions that the operators compute with."""
+    _eager.update(mask=mask, solve=solve, mix=mix)
 
 
 def _eager_mask(topology: str, solver: str) -> Callable[..., Tensor]:
-    from chimera_ssm.ops.functional import mask_now
-
-    return lambda weight: mask_now(topology_of(topology), weight, solver_of(solver))
+    return lambda weight: _eager["mask"](topology_of(topology), weight, solver_of(solver))
 
 
 def _eager_solve(topology: str, solver: str) -> Callable[..., Tensor]:
-    from chimera_ssm.ops.functional import solve_now
-
-    return lambda weight, rhs: solve_now(topology_of(topology), weight, rhs, solver_of(solver))
+    return lambda weight, rhs: _eager["solve"](topology_of(topology), weight, rhs, solver_of(solver))
 
 
 def _eager_mix(topologies: str, solver: str) -> Callable[..., Tensor]:
-    from chimera_ssm.ops.functional import mix_now
-
     parts = [topology_of(name) for name in topologies.split(";")]
     n = len(parts)
 
     def run(V: Tensor, *tensors: Tensor) -> Tensor:
         weights, Cs, Bs, scales = (list(tensors[k : k + n]) for k in range(0, 4 * n, n))
-        return mix_now(parts, weights, Cs, Bs, V, scales or [None] * n, solver_of(solver))
+        return _eager["mix"](parts, weights, Cs, Bs, V, scales or [None] * n, solver_of(solver))
 
     return run
 

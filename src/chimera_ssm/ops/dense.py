@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chimera_ssm.ops.contract import ExactResolvent, Solver
+from chimera_ssm.ops.contract import Factors, Solver
 from chimera_ssm.ops.dense_blocks import dense_blocks, join, split
+from chimera_ssm.ops.dispatch import Operation
 from chimera_ssm.topology import Topology
 from chimera_ssm.topology.plans import BlockPlan
 
@@ -17,15 +18,18 @@ from chimera_ssm.topology.plans import BlockPlan
 class Dense(Solver):
     """Exact on any topology, for any weights that leave I − A invertible; T² memory and up to T³ work."""
 
-    def resolvent(self, topology: Topology, weight: Tensor) -> ExactResolvent:
-        if topology.is_acyclic:
-            plan = topology.tensors("sorted_block_plan", weight.device)
-            return ExactResolvent(topology, weight, lambda w: Triangular(plan, w))
-        plan = topology.tensors("block_plan", weight.device)
-        return ExactResolvent(topology, weight, lambda w: PivotedLU(plan, w))
+    def algorithm(self, topology: Topology) -> str:
+        return "dense"
 
     def column_work(self, topology: Topology) -> int:
         return int((topology.part_sizes**2).sum())
+
+
+def factorize(topology: Topology, weight: Tensor) -> Factors:
+    """A unit triangular matrix for an acyclic topology, LU factors with pivoting for others."""
+    if topology.is_acyclic:
+        return Triangular(topology.tensors("sorted_block_plan", weight.device), weight)
+    return PivotedLU(topology.tensors("block_plan", weight.device), weight)
 
 
 class Triangular:
@@ -67,3 +71,6 @@ def lu_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
     for x, *out in zip(matrix.flatten(0, -3), factors.flatten(0, -3), pivots.flatten(0, -2), strict=True):
         torch.linalg.lu_factor_ex(x, out=(*out, info))
     return factors, pivots
+
+
+OPERATIONS = {"factorize": Operation(factorize)}

@@ -1,6 +1,6 @@
 """FLOPs of mixes, for ``torch.utils.flop_counter``: multiplications as the solvers count them, and as many additions.
 
-The verbs must be operators to be seen, within `as_operators`; ``FlopCounterMode(custom_mapping=FLOP_FORMULAS)`` counts.
+Calls are counted within `as_operators`: ``FlopCounterMode(custom_mapping=FLOP_FORMULAS)`` counts.
 """
 
 from __future__ import annotations

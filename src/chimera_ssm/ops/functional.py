@@ -1,8 +1,8 @@
-"""The three verbs, `mask`, `solve` and `mix`: checks, broadcasting and precision; the work is the solvers'.
+"""The functional interface, `mask`, `solve` and `mix`: checks, broadcasting, precision and the choice of a solver.
 
-Without a solver they are accurate to the condition of I − A. On acyclic topologies, and where the row sums of |A| are
-below one, no pivoting is needed; elsewhere the pivots are checked, and heads that need it are solved by dense LU with
-pivoting. A topology too large for that is refused with a ``ValueError``.
+With the automatic choice of a solver results are accurate to the condition of I − A. On acyclic topologies, and where
+the row sums of |A| are below one, no pivoting is needed; elsewhere the pivots are checked, and heads that need it are
+solved by dense LU with pivoting. A topology too large for that is refused with a ``ValueError``.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from chimera_ssm.errors import TopologyError
-from chimera_ssm.ops import custom_ops as operators
+from chimera_ssm.ops import custom_ops
 from chimera_ssm.ops.autograd import values_wanted
+from chimera_ssm.ops.bounded import BoundedCache
 from chimera_ssm.ops.checking import check_all_finite, check_finite
+from chimera_ssm.ops.checks import check_equal_heads, check_mixes, check_nodes, check_weight, list_arguments
 from chimera_ssm.ops.contract import Solver
-from chimera_ssm.ops.mixing import Term, mix_by_mask, mix_by_states
+from chimera_ssm.ops.mixing import mix_by_mask, mix_by_state
 from chimera_ssm.ops.select import Choice, exact_solver, require, select_solver
+from chimera_ssm.ops.terms import Term
 from chimera_ssm.ops.unions import needs_parts, split_edges, split_nodes
 from chimera_ssm.topology import Topology
 
@@ -43,9 +45,9 @@ def mask(topology: Topology, weight: Tensor, solver: Solver | None = None) -> Te
     Returns:
         ``[..., H, T, T]``, in the dtype of ``weight``, computed in float32 at least.
     """
-    _check_weight(topology, weight)
+    check_weight(topology, weight)
     check_finite("weight", weight, _INPUT)
-    return (operators.mask if operators.wanted() else mask_now)(topology, weight, solver)
+    return (custom_ops.mask if custom_ops.use_operators() else mask_now)(topology, weight, solver)
 
 
 def mask_now(topology: Topology, weight: Tensor, solver: Solver | None) -> Tensor:
@@ -75,7 +77,7 @@ def _block_diagonal(masks: list[Tensor]) -> Tensor:
 
 
 def solve(topology: Topology, weight: Tensor, rhs: Tensor, solver: Solver | None = None) -> Tensor:
-    """The solution of ``(I − A) x = rhs``: what every node hears when each says its row of ``rhs``.
+    """Solve ``(I − A) x = rhs``.
 
     Args:
         topology: T nodes and E edges.
@@ -86,11 +88,11 @@ def solve(topology: Topology, weight: Tensor, rhs: Tensor, solver: Solver | None
     Returns:
         ``L @ rhs``, ``[..., H, T, K]``, in the dtype of ``rhs``, computed in float32 at least.
     """
-    _check_weight(topology, weight)
-    _check_nodes("rhs", rhs, topology, "H", "K")
-    _check_equal_heads(weight, "rhs", rhs)
+    check_weight(topology, weight)
+    check_nodes("rhs", rhs, topology, "H", "K")
+    check_equal_heads(weight, "rhs", rhs)
     check_all_finite({"weight": [weight], "rhs": [rhs]}, _INPUT)
-    return (operators.solve if operators.wanted() else solve_now)(topology, weight, rhs, solver)
+    return (custom_ops.solve if custom_ops.use_operators() else solve_now)(topology, weight, rhs, solver)
 
 
 def solve_now(topology: Topology, weight: Tensor, rhs: Tensor, solver: Solver | None) -> Tensor:
@@ -136,10 +138,10 @@ def mix(
     Returns:
         ``[..., H, T, P]``, in the dtype of ``V``, computed in float32 at least.
     """
-    topologies, weights, Cs, Bs, scales = _listed(topology, weight, C, B, scale)
-    if operators.wanted():
-        _check_mixes(topologies, weights, Cs, Bs, V, scales)
-        return operators.mix(topologies, weights, Cs, Bs, V, scales, solver)
+    topologies, weights, Cs, Bs, scales = list_arguments(topology, weight, C, B, scale)
+    if custom_ops.use_operators():
+        check_mixes(topologies, weights, Cs, Bs, V, scales)
+        return custom_ops.mix(topologies, weights, Cs, Bs, V, scales, solver)
     return mix_now(topologies, weights, Cs, Bs, V, scales, solver)
 
 
@@ -153,14 +155,15 @@ def mix_now(
     solver: Solver | None,
 ) -> Tensor:
     """`mix` with one of each argument for each topology."""
-    # Checks and choices depend on shapes and dtypes alone: they are made once for these.
-    plan = topologies[0].once(
-        ("mix", *topologies[1:], solver, *map(_signature, (*weights, *Cs, *Bs, *scales, V))),
-        lambda: _plan_mix(topologies, weights, Cs, Bs, V, scales, solver),
-    )
+    # Checks and choices depend on shapes, dtypes and devices only.
+    key = *topologies[1:], solver, *map(_signature, (*weights, *Cs, *Bs, *scales, V))
+    plan = topologies[0].cached(_mix_plans)(key, lambda: _plan_mix(topologies, weights, Cs, Bs, V, scales, solver))
     check_all_finite({"weight": weights, "C": Cs, "B": Bs, "scale": scales, "V": [V]}, _INPUT)
     with _without_autocast(V):
-        y = _mix_planned(plan, topologies, weights, Cs, Bs, V, scales)
+        terms, flat_V = _terms(plan, topologies, weights, Cs, Bs, V, scales)
+        y = mix_by_mask(terms, flat_V) if plan.choice.form == "mask" else mix_by_state(terms, flat_V)
+        y = y[..., : V.shape[-1]] if plan.empty else y
+        y = y if plan.as_is else y.reshape(*plan.lead, *y.shape[1:])
     if needs_parts(topologies, *([y] if values_wanted() else [*weights, *Cs, *Bs, V, *scales])):
         return _mix_parts(topologies, weights, Cs, Bs, V, scales, solver)
     check_finite("the mix", y, _SINGULAR)
@@ -192,9 +195,13 @@ def _mix_parts(
     return torch.cat([mix_now(*share, solver) for share in shares], dim=-2)
 
 
+def _mix_plans(topology: Topology) -> BoundedCache[_MixPlan]:
+    return BoundedCache(64)
+
+
 @dataclass(frozen=True)
 class _MixPlan:
-    """What shapes and dtypes tell of a mix.
+    """What follows from the shapes and dtypes of a mix.
 
     Attributes:
         lead: leading dimensions, broadcast.
@@ -212,21 +219,21 @@ class _MixPlan:
 
 
 def _plan_mix(topologies: list, weights: list, Cs: list, Bs: list, V: Tensor, scales: Any, solver: Any) -> _MixPlan:
-    _check_mixes(topologies, weights, Cs, Bs, V, scales)
+    check_mixes(topologies, weights, Cs, Bs, V, scales)
     leads = [x.shape[:-2] for x in (*weights, *scales) if x is not None] + [x.shape[:-3] for x in (*Cs, *Bs, V)]
     lead = torch.broadcast_shapes(*leads)
     tensors = [x for x in (*weights, *Cs, *Bs, *scales, V) if x is not None]
     dtype = _compute_dtype(*tensors)
     N, P, groups_per_head = Cs[0].shape[-1], V.shape[-1], Cs[0].shape[-3] / V.shape[-3]
-    choice = topologies[0].once(
-        ("choice", *topologies[1:], N, P, groups_per_head, solver),
-        lambda: select_solver(topologies, N, P, groups_per_head, solver),
-    )
+    choice = select_solver(topologies, N, P, groups_per_head, solver)
     as_is = len(lead) == 1 and all(x == lead for x in leads) and all(x.dtype == dtype for x in tensors)
     return _MixPlan(lead, dtype, choice, as_is, empty=0 in (N, P))
 
 
-def _mix_planned(plan: _MixPlan, topologies: list, weights: list, Cs: list, Bs: list, V: Tensor, scales: Any) -> Tensor:
+def _terms(
+    plan: _MixPlan, topologies: list, weights: list, Cs: list, Bs: list, V: Tensor, scales: Any
+) -> tuple[list[Term], Tensor]:
+    """Terms with all leading dimensions as one, and V likewise; a tensor given twice is converted once."""
     once: dict[int, Tensor] = {}
 
     def flat(x: Tensor, kept: int) -> Tensor:
@@ -240,12 +247,10 @@ def _mix_planned(plan: _MixPlan, topologies: list, weights: list, Cs: list, Bs: 
         return _with_columns(flat(x, 3)) if plan.empty else flat(x, 3)
 
     terms = [
-        Term(s, t, flat(w, 2), columns(c), columns(b), None if a is None else flat(a, 2))
+        Term(t, flat(w, 2), columns(c), columns(b), None if a is None else flat(a, 2), s.algorithm(t), s)
         for s, t, w, c, b, a in zip(plan.choice.solvers, topologies, weights, Cs, Bs, scales, strict=True)
     ]
-    y = (mix_by_mask if plan.choice.form == "mask" else mix_by_states)(terms, columns(V))
-    y = y[..., : V.shape[-1]] if plan.empty else y
-    return y if plan.as_is else y.reshape(*plan.lead, *y.shape[1:])
+    return terms, columns(V)
 
 
 def _with_columns(x: Tensor) -> Tensor:
@@ -280,88 +285,4 @@ def _compute_dtype(*tensors: Tensor) -> torch.dtype:
     return dtype
 
 
-# Checks: what was found, what was expected, what to do
-
-
-def _listed(topology: Any, *arguments: Any) -> tuple[list, ...]:
-    """Every argument of `mix` as a list with one entry for each topology."""
-    if isinstance(topology, Topology):
-        return [topology], *([x] for x in arguments)
-    topologies = list(topology)
-    if not topologies:
-        raise TopologyError("mix needs at least one topology, found an empty sequence")
-    for t in topologies:
-        _check_topology(t)
-    lists = [[None] * len(topologies) if x is None else list(x) for x in arguments]
-    for name, x in zip(("weight", "C", "B", "scale"), lists, strict=True):
-        if len(x) != len(topologies):
-            raise ValueError(f"{name} must have one entry for each of the {len(topologies)} topologies, found {len(x)}")
-    return topologies, *lists
-
-
-def _check_tensor(name: str, x: Tensor) -> None:
-    if not isinstance(x, Tensor):
-        raise ValueError(f"{name} must be a tensor, found {type(x).__name__}")
-    if not x.is_floating_point():
-        raise ValueError(f"{name} must be floating point, found {x.dtype}; convert it with .float()")
-    if 0 in x.shape[:-1]:
-        raise ValueError(f"{name} is empty, found shape {list(x.shape)}: leave empty batches out")
-
-
-def _check_topology(topology: Topology) -> None:
-    if not isinstance(topology, Topology):
-        raise TopologyError(f"expected a topology such as Line(8) or Graph(num_nodes, edge_index), found {topology!r}")
-
-
-def _check_weight(topology: Topology, weight: Tensor) -> None:
-    _check_topology(topology)
-    _check_tensor("weight", weight)
-    if weight.dim() < 2 or weight.shape[-1] != topology.num_edges:
-        raise ValueError(
-            f"weight must have shape [..., H, {topology.num_edges}], a weight for each edge of {topology!r}, "
-            f"found {list(weight.shape)}"
-        )
-
-
-def _check_nodes(name: str, x: Tensor, topology: Topology, heads: str, columns: str) -> None:
-    _check_tensor(name, x)
-    if x.dim() < 3 or x.shape[-2] != topology.num_nodes:
-        raise ValueError(
-            f"{name} must have shape [..., {heads}, {topology.num_nodes}, {columns}], a row for each node of "
-            f"{topology!r}, found {list(x.shape)}"
-        )
-
-
-def _check_equal_heads(weight: Tensor, name: str, x: Tensor) -> None:
-    if weight.shape[-2] != x.shape[-3]:
-        raise ValueError(f"weight and {name} must have equally many heads, found {weight.shape[-2]} and {x.shape[-3]}")
-    if weight.device != x.device:
-        raise ValueError(f"weight and {name} must be on one device, found {weight.device} and {x.device}")
-
-
-def _part_sizes(topology: Topology) -> tuple[int, ...]:
-    return tuple(topology.part_sizes.tolist())
-
-
-def _check_mixes(topologies: list, weights: list, Cs: list, Bs: list, V: Tensor, scales: Any) -> None:
-    if len({t.found(_part_sizes) for t in topologies}) > 1:
-        raise TopologyError(f"topologies of one mix must share their nodes, found {topologies}")
-    for t, w, c, b, s in zip(topologies, weights, Cs, Bs, scales, strict=True):
-        _check_mix(t, w, c, b, V, s)
-
-
-def _check_mix(topology: Topology, weight: Tensor, C: Tensor, B: Tensor, V: Tensor, scale: Tensor | None) -> None:
-    _check_weight(topology, weight)
-    for name, x, heads, columns in (("C", C, "G", "N"), ("B", B, "G", "N"), ("V", V, "H", "P")):
-        _check_nodes(name, x, topology, heads, columns)
-    _check_equal_heads(weight, "V", V)
-    if C.shape[-3:] != B.shape[-3:]:
-        raise ValueError(f"C and B must have the same groups and state size, found {list(C.shape)}, {list(B.shape)}")
-    H, G = V.shape[-3], C.shape[-3]
-    if H % G:
-        raise ValueError(f"the number of heads must be divisible by the number of groups, found {H} heads, {G} groups")
-    if scale is None:
-        return
-    _check_tensor("scale", scale)
-    if scale.shape[-2:] != (H, topology.num_nodes):
-        raise ValueError(f"scale must have shape [..., {H}, {topology.num_nodes}], found {list(scale.shape)}")
+custom_ops.implement(mask_now, solve_now, mix_now)

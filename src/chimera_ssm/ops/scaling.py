@@ -1,4 +1,4 @@
-"""``β V`` for mixes that take it as one tensor, as PyTorch computes it, in memory of the workspace."""
+"""``β V`` as one tensor, in memory of the workspace."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from chimera_ssm.ops.autograd import empty_like, keep, twice
+from chimera_ssm.ops.autograd import double_backward_via, empty_like, save_arguments
 
 
-def scaled(scale: Tensor, V: Tensor) -> Tensor:
+def scale_rows(scale: Tensor, V: Tensor) -> Tensor:
     """``β V``: scale ``[Z, H, T]``, ``V [Z, H, T, P]``."""
     return _Scaled.apply(scale, V)
 
@@ -22,11 +22,11 @@ def _plain(scale: Tensor, V: Tensor) -> Tensor:
 class _Scaled(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scale: Tensor, V: Tensor) -> Tensor:
-        keep(ctx, (scale, V))
+        save_arguments(ctx, (scale, V))
         return torch.mul(scale.unsqueeze(-1), V, out=empty_like(V))
 
     @staticmethod
-    @twice(_plain)
+    @double_backward_via(_plain)
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None]:
         (scale, V), (grad,), (of_scale, of_V) = ctx.saved_tensors, grads, ctx.needs_input_grad
         return (

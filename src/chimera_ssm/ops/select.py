@@ -5,12 +5,12 @@
 | disjoint directed paths          | `Sweep`       | one scan                                            |
 | acyclic, E ≤ T²/8 or small       | `Sweep`       | in topological order                                |
 | acyclic, denser                  | `Dense`       | triangular solve                                    |
-| disjoint undirected paths        | `Elimination` | two scans                                           |
-| trees                            | `Elimination` | no fill                                             |
-| other graphs, nnz(L+U) ≤ T²/2    | `Elimination` | sparse LU                                           |
+| disjoint undirected paths        | `SparseLU` | two scans                                           |
+| trees                            | `SparseLU` | no fill                                             |
+| other graphs, nnz(L+U) ≤ T²/2    | `SparseLU` | sparse LU                                           |
 | other graphs                     | `Dense`       | LU with pivoting; refused where T² would not fit    |
 
-The choice depends on the topology alone, never on weights or timings, and is always exact. `Elimination` does not
+The choice depends on the topology alone, never on weights or timings, and is always exact. `SparseLU` does not
 pivot, but for heads whose weights need it: these are solved by dense LU.
 
 A mix goes through masks or states, whichever needs less work: masks ``2 Σ S² (P + D·N·G/H) + 4 Σ_d w_d S``
@@ -26,7 +26,8 @@ from dataclasses import dataclass
 from chimera_ssm.errors import TopologyError
 from chimera_ssm.ops.contract import Solver
 from chimera_ssm.ops.dense import Dense
-from chimera_ssm.ops.sparse_lu.solver import MAX_ENTRIES, Elimination
+from chimera_ssm.ops.sparse_lu.pivoting import MAX_ENTRIES
+from chimera_ssm.ops.sparse_lu.solver import SparseLU
 from chimera_ssm.ops.sweep.solver import Sweep
 from chimera_ssm.topology import Topology
 from chimera_ssm.topology.symbolic_lu import TooMuchFill
@@ -102,27 +103,27 @@ def exact_solver(topology: Topology) -> tuple[Solver, str]:
             return Dense(), f"acyclic and dense, {topology.num_edges:,} edges: a triangular solve"
         return Sweep(), f"acyclic, {topology.longest_path + 1:,} levels"
     if topology.undirected_paths is not None:
-        return Elimination(), "disjoint undirected paths, two scans"
+        return SparseLU(), "disjoint undirected paths, two scans"
     try:
         fill = topology.elimination_plan(min(max(entries // 2, _SMALL**2), MAX_ENTRIES)).fill
     except TooMuchFill as error:
         if entries <= MAX_ENTRIES:
             return Dense(), f"sparse factors would need {error.entries:,} of {entries:,} entries or more"
         raise TopologyError(
-            f"no exact solver fits {topology!r}: {Elimination().why_not(topology)}; truncate the series with "
+            f"no exact solver fits {topology!r}: {SparseLU().unsupported_reason(topology)}; truncate the series with "
             "solver=Neumann(terms)"
         ) from error
     kind = (
         "forest, no fill" if topology.is_forest else f"sparse LU with {fill / topology.num_nodes:.1f} entries per node"
     )
-    return Elimination(), kind
+    return SparseLU(), kind
 
 
 def require(solver: Solver, topology: Topology) -> Solver:
     """The solver, if it can treat the topology."""
     if not isinstance(solver, Solver):
         raise ValueError(f"solver must be a Solver such as Dense() or Neumann(terms=8), found {solver!r}")
-    if (reason := solver.why_not(topology)) is not None:
+    if (reason := solver.unsupported_reason(topology)) is not None:
         raise TopologyError(
             f"{type(solver).__name__} cannot treat {topology!r}: {reason}; leave the solver out for the fastest "
             "exact one, or truncate the series with Neumann(terms)"

@@ -20,7 +20,7 @@ from chimera_lab.planning.launch import slurm, torchrun
 from chimera_lab.planning.stand_ins import GRAPHS, task_without_data
 from chimera_lab.recipes import find_recipe
 from chimera_lab.training.recipe import Machine
-from chimera_ssm.ops.compiled import plain_pytorch, usable
+from chimera_ssm.cpu.availability import disable_kernels, usable
 from chimera_ssm.ops.custom_ops import as_operators
 from chimera_ssm.ops.flops import FLOP_FORMULAS, multiplications
 
@@ -69,7 +69,7 @@ def test_products_of_a_model_are_those_of_its_layers():
 
 def test_kernels_are_left_out_within_plain_pytorch():
     assert usable(torch.zeros(1))
-    with plain_pytorch():
+    with disable_kernels():
         assert not usable(torch.zeros(1))
     assert usable(torch.zeros(1))
 

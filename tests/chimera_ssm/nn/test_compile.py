@@ -10,7 +10,7 @@ from torch import nn
 from torch._dynamo.testing import CompileCounterWithBackend
 
 import chimera_ssm as chimera
-from chimera_ssm.ops import compiled
+from chimera_ssm.ops import dispatch
 from tests import zoo
 
 DIM, T = 16, 12
@@ -85,7 +85,7 @@ def test_masks_and_edge_features(name):
 
 @pytest.mark.parametrize("name", ["line", "undirected line", "graph"])
 def test_without_kernels(name, monkeypatch):
-    monkeypatch.setattr(compiled, "usable", lambda *tensors: False)
+    monkeypatch.setitem(dispatch.BACKENDS, "cpu", lambda *tensors: False)
     layer, topology = build(name)
     check(layer, features(3).requires_grad_(), topology)
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import chimera_ssm as chimera
-from chimera_ssm.ops.compiled import plain_pytorch
+from chimera_ssm.cpu.availability import disable_kernels
 from tests import zoo
 
 DIM, T = 32, 24
@@ -65,7 +65,7 @@ def test_every_parameter_learns(name):
 
 
 @ALL
-@pytest.mark.parametrize("engine", [nullcontext, plain_pytorch])
+@pytest.mark.parametrize("engine", [nullcontext, disable_kernels])
 @pytest.mark.parametrize("state_size", [3, 8])  # the convolution has 76 and 96 channels: without and with a kernel
 def test_a_batch_of_one_is_its_part(name, engine, state_size):
     mixer, topology = build(name, state_size=state_size)

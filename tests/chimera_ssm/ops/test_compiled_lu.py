@@ -8,8 +8,10 @@ import torch
 
 import chimera_ssm as chimera
 from chimera_ssm.ops.reference import reference_mask, reference_mix
-from chimera_ssm.ops.sparse_lu.cpu import CompiledLDU, lu_mix_mask
-from chimera_ssm.ops.sparse_lu.solver import LDU
+from chimera_ssm.ops.sparse_lu.cpu import mix_by_mask
+from chimera_ssm.ops.sparse_lu.cpu_factors import LDU as CompiledLDU
+from chimera_ssm.ops.sparse_lu.torch import LDU
+from chimera_ssm.ops.terms import Term
 from tests import zoo
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-4}
@@ -49,7 +51,8 @@ def inputs(topology, sizes, dtype=torch.float64):
 
 def results(topology, arguments, grad):
     """The mix and its gradients."""
-    y = lu_mix_mask(topology, CompiledLDU(topology, arguments[0].detach()), *arguments)
+    weight, C, B, V = arguments
+    y = mix_by_mask([Term(topology, weight.unflatten(0, V.shape[:2]), C, B, None, "sparse_lu")], V)
     return [y, *torch.autograd.grad(y, arguments, grad)]
 
 

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 import chimera_ssm as chimera
-from chimera_ssm.ops import compiled
+from chimera_ssm.ops import dispatch
 from chimera_ssm.ops import functional as verbs
 from chimera_ssm.ops.reference import reference_mask, reference_mix, reference_series
 from chimera_ssm.ops.scan import cpu as chunks
-from chimera_ssm.ops.sweep import cpu_states as states
-from chimera_ssm.ops.sweep.kernels_states import BLOCK
+from chimera_ssm.ops.sweep import cpu_state as states
+from chimera_ssm.ops.sweep.kernels_state import BLOCK
 from chimera_ssm.ops.sweep.plan import sweep_plan
 from tests import zoo
 
@@ -17,7 +17,7 @@ SOLVERS = {
     "auto": None,
     "dense": chimera.Dense(),
     "sweep": chimera.Sweep(),
-    "elimination": chimera.Elimination(),
+    "elimination": chimera.SparseLU(),
     "squaring": chimera.Squaring(),
     "neumann": chimera.Neumann(),
     "neumann 3 squared": chimera.Neumann(3, squared=True),
@@ -27,7 +27,7 @@ CASES = [
     pytest.param(topology, solver, id=f"{name}-{label}")
     for name, topology in zoo.ZOO.items()
     for label, solver in SOLVERS.items()
-    if solver is None or solver.why_not(topology) is None
+    if solver is None or solver.unsupported_reason(topology) is None
 ]
 DTYPES = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
 ENGINES = pytest.mark.parametrize("engine", ["kernels", "plain"])
@@ -133,7 +133,7 @@ def test_undirected_lines_in_many_chunks(width, channels, dtype, monkeypatch):
     monkeypatch.setattr(chunks, "_CHUNK", 16)
     monkeypatch.setitem(globals(), "N", width)
     monkeypatch.setitem(globals(), "P", channels)
-    test_mix(topology, chimera.Elimination(), "state", "kernels", dtype, monkeypatch)
+    test_mix(topology, chimera.SparseLU(), "state", "kernels", dtype, monkeypatch)
 
 
 SEVERAL = pytest.mark.parametrize(
@@ -188,14 +188,14 @@ def test_what_crosses_segments_is_bounded(topology, backward):
 def use_engine(monkeypatch, engine):
     """Compiled kernels where there are any, or plain PyTorch as on other devices."""
     if engine == "plain":
-        monkeypatch.setattr(compiled, "usable", lambda *tensors: False)
+        monkeypatch.setitem(dispatch.BACKENDS, "cpu", lambda *tensors: False)
 
 
 def force_form(monkeypatch, form):
     """Whatever is chosen, or was chosen before for the same topology."""
-    forced = {"mask": verbs.mix_by_mask, "state": verbs.mix_by_states}[form]
+    forced = {"mask": verbs.mix_by_mask, "state": verbs.mix_by_state}[form]
     monkeypatch.setattr(verbs, "mix_by_mask", forced)
-    monkeypatch.setattr(verbs, "mix_by_states", forced)
+    monkeypatch.setattr(verbs, "mix_by_state", forced)
 
 
 @ENGINES
@@ -240,7 +240,7 @@ SMALL = ["line 2", "lines", "grid dag 5x8", "undirected lines", "grid 2x3x4", "d
 @pytest.mark.parametrize("name", SMALL)
 def test_gradcheck(name, label):
     topology, solver = zoo.ZOO[name], SOLVERS[label]
-    if solver is not None and solver.why_not(topology) is not None:
+    if solver is not None and solver.unsupported_reason(topology) is not None:
         pytest.skip("not supported")
     weight = zoo.bounded_weights(topology, 1).requires_grad_()
     rhs = torch.randn(1, topology.num_nodes, 2, dtype=torch.float64, requires_grad=True)
@@ -327,7 +327,7 @@ def test_no_edges_states_or_channels(form, engine, width, channels, monkeypatch)
 @pytest.mark.parametrize("name", ["line 2", "undirected lines", "grid dags", "graphs", "no edges"])
 def test_solve_for_no_columns(name, label, engine, monkeypatch):
     topology, solver = zoo.ZOO[name], SOLVERS[label]
-    if solver is not None and solver.why_not(topology) is not None:
+    if solver is not None and solver.unsupported_reason(topology) is not None:
         pytest.skip("not supported")
     use_engine(monkeypatch, engine)
     weight = zoo.bounded_weights(topology, 2).requires_grad_()

@@ -13,7 +13,7 @@ CASES = [
     pytest.param(zoo.ZOO[name], solver, id=f"{name}-{label}")
     for name in TOPOLOGIES
     for label, solver in SOLVERS.items()
-    if solver is None or solver.why_not(zoo.ZOO[name]) is None
+    if solver is None or solver.unsupported_reason(zoo.ZOO[name]) is None
 ]
 
 

@@ -13,9 +13,12 @@ from numba import njit
 
 import chimera_ssm as chimera
 from chimera_ssm.cpu import simd
+from chimera_ssm.cpu.availability import can_use_kernels
 from chimera_ssm.cpu.denormals import without_denormals
-from chimera_ssm.ops import compiled
+from chimera_ssm.ops.neumann.cpu import series
+from chimera_ssm.ops.sparse_lu import cpu as lu
 from chimera_ssm.ops.sweep.plan import sweep_plan
+from chimera_ssm.ops.terms import Term
 from tests import zoo
 
 
@@ -177,9 +180,10 @@ def test_states_of_graphs(graph, N, P, groups):
         y = mix(*(x.transpose(1, 2) for x in inputs[1:]))
         return [y, *torch.autograd.grad(y, inputs, torch.tensor(0.5, dtype=y.dtype).expand_as(y))]
 
-    flat = weight.flatten(0, 1)
-    factors = compiled.CompiledLDU(graph, flat.detach())
-    found = results(lambda *x: compiled.lu_mix_states(graph, factors, flat, *x))
+    def mix(C, B, V):
+        return lu.mix_by_state([Term(graph, weight, C, B, None, "sparse_lu")], V)
+
+    found = results(mix)
     expected = results(lambda *x: chimera.mix(graph, weight, *x, solver=chimera.Dense()))
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
@@ -193,7 +197,7 @@ def threads(monkeypatch):
 
 def test_threads_follow_pytorch():
     code = (
-        "import torch, chimera_ssm as c; from chimera_ssm.ops.kernels import pool\n"
+        "import torch, chimera_ssm as c; from chimera_ssm.cpu import threads as pool\n"
         "for n in (1, 2): torch.set_num_threads(n); assert pool.threads_for(1e12) == n\n"
         "assert c.mix(c.Line(5000), torch.rand(8, 4999), *torch.rand(3, 8, 5000, 16)).isfinite().all()\n"
     )
@@ -282,9 +286,9 @@ def test_inference_mode_then_training(name):
 
 
 def test_kernels_take_cpu_floats_only():
-    assert compiled.usable(torch.zeros(1), torch.zeros(1, dtype=torch.float64))
-    assert not compiled.usable(torch.zeros(1, device="meta"))
-    assert not compiled.usable(torch.zeros(1, dtype=torch.bfloat16))
+    assert can_use_kernels(torch.zeros(1), torch.zeros(1, dtype=torch.float64))
+    assert not can_use_kernels(torch.zeros(1, device="meta"))
+    assert not can_use_kernels(torch.zeros(1, dtype=torch.bfloat16))
 
 
 def test_nothing_as_large_as_all_states_is_kept():
@@ -305,7 +309,7 @@ def test_a_series_has_the_terms_of_each_part(columns):
     generator = torch.Generator().manual_seed(0)
     weight = (0.3 * torch.rand(3, graph.num_edges, dtype=torch.float64, generator=generator)).requires_grad_()
     rhs = torch.randn(3, graph.num_nodes, columns, dtype=torch.float64, generator=generator).requires_grad_()
-    terms, found = [], compiled.series(graph, weight, rhs, powers)
+    terms, found = [], series(graph, weight, rhs, powers)
     for w, b, part, power in zip(
         weight.split([p.num_edges for p in parts], 1), rhs.split([7, 1, 12], 1), parts, powers, strict=True
     ):

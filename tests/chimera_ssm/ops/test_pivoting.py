@@ -6,8 +6,8 @@ import torch
 import chimera_ssm as chimera
 from chimera_ssm.ops.custom_ops import as_operators
 from chimera_ssm.ops.reference import reference_mask, reference_matrix, reference_mix
-from chimera_ssm.ops.sparse_lu import solver as elimination
-from chimera_ssm.ops.tridiagonal.solver import UndirectedPathResolvent
+from chimera_ssm.ops.sparse_lu import pivoting
+from chimera_ssm.ops.tridiagonal.resolvent import UndirectedPathResolvent
 from tests import zoo
 from tests.chimera_ssm.ops.test_exact import DTYPES, ENGINES, assert_same, force_form, use_engine
 
@@ -149,20 +149,20 @@ def test_long_lines_of_both_signs(engine, monkeypatch):
 def test_bounded_weights_are_not_pivoted(name, engine, monkeypatch):
     use_engine(monkeypatch, engine)
     topology = TOPOLOGIES[name]
-    monkeypatch.setattr(elimination, "PivotedLU", None)
+    monkeypatch.setattr(pivoting, "PartlyPivoted", None)
     for gamma in (0.95, 0.999):
         steps = torch.rand(2, 2, topology.num_nodes, generator=torch.Generator().manual_seed(0)) * 10
         weight, _ = chimera.graph_adjacency(topology, *steps, gamma=gamma)
         assert chimera.mask(topology, weight).isfinite().all()
         if topology.undirected_paths is not None:
             weight, _ = chimera.undirected_line_adjacency(topology, *steps, gamma=gamma)
-            assert isinstance(chimera.Elimination().resolvent(topology, weight), UndirectedPathResolvent)
+            assert isinstance(chimera.SparseLU().resolvent(topology, weight), UndirectedPathResolvent)
 
 
 @ENGINES
 def test_graphs_too_large_to_be_pivoted_are_refused(engine, monkeypatch):
     use_engine(monkeypatch, engine)
-    monkeypatch.setattr(elimination, "MAX_ENTRIES", 200)
+    monkeypatch.setattr(pivoting, "MAX_ENTRIES", 200)
     topology = TOPOLOGIES["graph"]
     weight = one_head_of_many(topology)
     with pytest.raises(ValueError, match=r"1 of 3 heads needs pivoting.*256 entries.*row sums of \|A\| below one"):

@@ -76,7 +76,7 @@ def test_a_large_grid_with_the_bounded_normaliser():
 def test_a_sparse_graph_is_not_inverted():
     """Ten thousand nodes: a dense inverse would take 400 MB a head; the factors here are tiny."""
     grid = chimera.Grid((100, 100))
-    assert isinstance(chimera.select_solver(grid).solver, chimera.Elimination)
+    assert isinstance(chimera.select_solver(grid).solver, chimera.SparseLU)
     steps = torch.rand(1, 10_000)
     weight, _ = chimera.graph_adjacency(grid, steps, steps)
     x = chimera.solve(grid, weight, torch.ones(1, 10_000, 1))

@@ -6,9 +6,10 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.utils.checkpoint import checkpoint
 
 import chimera_ssm as chimera
-from chimera_ssm.ops.compiled import CompiledLDU, lu_mix_mask, lu_mix_states
-from chimera_ssm.ops.neumann.solver import TruncatedResolvent
-from chimera_ssm.ops.sweep.cpu_masks import Layout
+from chimera_ssm.ops.neumann.resolvent import TruncatedResolvent
+from chimera_ssm.ops.sparse_lu.cpu import mix_by_mask, mix_by_state
+from chimera_ssm.ops.sweep.layout import Layout
+from chimera_ssm.ops.terms import Term
 from tests import zoo
 from tests.chimera_ssm.ops.test_exact import ENGINES, force_form, use_engine
 
@@ -77,14 +78,17 @@ def test_small_layouts(topologies, scaled, monkeypatch):
     assert_twice_differentiable(topologies, (1, 2, 1, 16, 16), scaled)
 
 
-@pytest.mark.parametrize("mix", [lu_mix_mask, lu_mix_states])
+@pytest.mark.parametrize("mix", [mix_by_mask, mix_by_state])
 def test_strided_inputs_of_sparse_factors(mix):
     graph = TOPOLOGIES["graph"][0]
     V, C, B, weight = inputs([graph], (Z, H, G, N, P), scaled=False)
-    arguments = weight.flatten(0, 1), *(x.mT.contiguous() for x in (C, B, V))
+    arguments = weight, *(x.mT.contiguous() for x in (C, B, V))
     leaves = tuple(x.detach().requires_grad_() for x in arguments)
-    factors = CompiledLDU(graph, leaves[0].detach())
-    assert gradgradcheck(lambda w, *rest: mix(graph, factors, w, *(x.mT for x in rest)), leaves, fast_mode=True)
+
+    def of_transposes(weight, C, B, V):
+        return mix([Term(graph, weight, C.mT, B.mT, None, "sparse_lu")], V.mT)
+
+    assert gradgradcheck(of_transposes, leaves, fast_mode=True)
 
 
 @pytest.mark.parametrize("wanted", range(5))

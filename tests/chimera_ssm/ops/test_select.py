@@ -18,11 +18,11 @@ from tests import zoo
         (chimera.GridDAG((9, 9)), chimera.Sweep, "17 levels"),
         (zoo.random_dag(100, 200), chimera.Sweep, "levels"),
         (zoo.complete_dag(100), chimera.Dense, "triangular"),
-        (chimera.UndirectedLine(50), chimera.Elimination, "two scans"),
-        (zoo.random_tree(50), chimera.Elimination, "no fill"),
-        (zoo.molecule(100), chimera.Elimination, "sparse LU"),
-        (chimera.batch([zoo.molecule(100), zoo.molecule(20)]), chimera.Elimination, "sparse LU"),
-        (chimera.Grid((14, 14)), chimera.Elimination, "sparse LU"),
+        (chimera.UndirectedLine(50), chimera.SparseLU, "two scans"),
+        (zoo.random_tree(50), chimera.SparseLU, "no fill"),
+        (zoo.molecule(100), chimera.SparseLU, "sparse LU"),
+        (chimera.batch([zoo.molecule(100), zoo.molecule(20)]), chimera.SparseLU, "sparse LU"),
+        (chimera.Grid((14, 14)), chimera.SparseLU, "sparse LU"),
         (zoo.random_graph(60, 2000), chimera.Dense, "entries"),
     ],
 )
@@ -45,7 +45,7 @@ def test_small_mixes_go_through_the_mask_and_large_ones_through_states():
 
 def test_several_topologies_have_a_solver_each():
     choice = chimera.select_solver([chimera.Line(6), chimera.Grid((2, 3))])
-    assert [type(s) for s in choice.solvers] == [chimera.Sweep, chimera.Elimination]
+    assert [type(s) for s in choice.solvers] == [chimera.Sweep, chimera.SparseLU]
     with pytest.raises(ValueError, match="a solver each"):
         choice.solver  # noqa: B018
 

@@ -17,12 +17,12 @@ UNIONS = {
     "trees": [zoo.random_tree(n) for n in (9, 5, 20)],
     "dense graphs": [zoo.random_graph(12, 200, seed) for seed in (1, 2, 3)],
 }
-SOLVERS = [None, chimera.Dense(), chimera.Sweep(), chimera.Elimination(), chimera.Squaring(), chimera.Neumann(2)]
+SOLVERS = [None, chimera.Dense(), chimera.Sweep(), chimera.SparseLU(), chimera.Squaring(), chimera.Neumann(2)]
 CASES = [
     pytest.param(chimera.batch(parts), solver, id=f"{name}-{type(solver).__name__}")
     for name, parts in UNIONS.items()
     for solver in SOLVERS
-    if solver is None or solver.why_not(chimera.batch(parts)) is None
+    if solver is None or solver.unsupported_reason(chimera.batch(parts)) is None
 ]
 
 

@@ -228,11 +228,11 @@ def test_a_refused_graph_is_told_the_size_of_its_factors(monkeypatch):
     graph = zoo.random_graph(1500, 6000)
     fill = plan_of(fresh(graph)).fill
     monkeypatch.setattr(elimination, "MAX_ENTRIES", fill // 10)
-    reason = chimera.Elimination().why_not(graph)
+    reason = chimera.SparseLU().unsupported_reason(graph)
     least, about = (int(number.replace(",", "")) for number in re.findall(r"(?:least|about) ([\d,]+)", reason))
     assert fill // 10 < least <= fill <= about <= 1.25 * fill
     assert f"{about * 4 / 1e9:.1f} GB for each head" in reason
-    assert chimera.Elimination().why_not(graph) == reason
+    assert chimera.SparseLU().unsupported_reason(graph) == reason
 
 
 def test_a_plan_is_found_once():
@@ -262,7 +262,7 @@ def test_results_do_not_depend_on_the_order(dtype):
     A = torch.zeros(40, 40, dtype=torch.float64).index_put((graph.edge_index[1], graph.edge_index[0]), weight[0])
     expected = torch.linalg.solve((torch.eye(40) - A)[None], rhs)
     inputs = [x.detach().to(dtype).requires_grad_() for x in (weight, rhs)]
-    found = chimera.solve(graph, *inputs, chimera.Elimination())
+    found = chimera.solve(graph, *inputs, chimera.SparseLU())
     torch.testing.assert_close(found, expected.to(dtype))
     gradients = torch.autograd.grad(expected.square().sum(), (weight, rhs))
     for one, other in zip(torch.autograd.grad(found.square().sum(), inputs), gradients, strict=True):

@@ -184,7 +184,7 @@ class Masks:
 
     def build(self) -> Steps:
         topology, weight, _ = _weighted_union(self.topologies, self.heads)
-        return Steps(lambda: chimera.Elimination().resolvent(topology, weight).mask())
+        return Steps(lambda: chimera.SparseLU().resolvent(topology, weight).mask())
 
 
 @dataclass(frozen=True)

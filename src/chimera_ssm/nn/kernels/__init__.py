@@ -2,10 +2,10 @@
 
 from torch import Tensor
 
-from chimera_ssm.ops import compiled
-from chimera_ssm.ops import custom_ops as operators
+from chimera_ssm.cpu.availability import can_use_kernels
+from chimera_ssm.ops.custom_ops import use_operators
 
 
 def usable(*tensors: Tensor | None) -> bool:
     """Whether kernels can take these tensors, and nobody wants to see operators of PyTorch instead."""
-    return not operators.wanted() and compiled.usable(*tensors)
+    return not use_operators() and can_use_kernels(*tensors)

@@ -9,8 +9,8 @@ in a block.
 
 import numpy as np
 
+from chimera_ssm.cpu.compilation import inlined, kernel
 from chimera_ssm.cpu.simd import WIDTH, at, fma, load, put, sigmoid, splat, store
-from chimera_ssm.ops.jit import inlined, kernel
 
 #: Channels of a block at most: long runs of memory, and yet the nodes of a window stay in a cache.
 CHANNELS = 512

@@ -9,8 +9,8 @@ be empty, as if they were not in the equation. P is a multiple of 16. A task is 
 
 import numpy as np
 
+from chimera_ssm.cpu.compilation import inlined, kernel
 from chimera_ssm.cpu.simd import WIDTH, at, load, put, sigmoid, splat, store, total
-from chimera_ssm.ops.jit import inlined, kernel
 
 #: Shares of the rows; each has gradients of parameters of its own, which are then summed.
 TASKS = 16

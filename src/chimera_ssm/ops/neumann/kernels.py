@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from chimera_ssm.cpu.compilation import inlined, kernel
 from chimera_ssm.cpu.simd import WIDTH, at, clear, fma, load, put, room, splat, store, total
-from chimera_ssm.ops.jit import inlined, kernel
-from chimera_ssm.ops.sweep.kernels_columns import entering
+from chimera_ssm.ops.spmm.kernels import sort_by_target
 from chimera_ssm.topology import Topology
 
 #: Columns that are worked on at once: two vectors for each edge that is looked up.
@@ -31,13 +31,9 @@ class SeriesPlan(NamedTuple):
 
 
 def series_plan(topology: Topology) -> SeriesPlan:
-    """The plan of a topology, made once."""
-    return topology.once("series plan", lambda: _make(topology))
-
-
-def _make(topology: Topology) -> SeriesPlan:
+    """The plan of a topology."""
     part = np.cumsum([0, *(part.num_nodes for part in topology.parts)]).astype(np.int32)
-    return SeriesPlan(part, *entering(topology, np.arange(topology.num_nodes)))
+    return SeriesPlan(part, *sort_by_target(topology, np.arange(topology.num_nodes)))
 
 
 @kernel

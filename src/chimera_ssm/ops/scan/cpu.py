@@ -1,94 +1,81 @@
-"""Mixes on lines, in chunks, as autograd sees them."""
+"""Mixes on directed paths by CPU kernels, in chunks."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from chimera_ssm.cpu import threads
 from chimera_ssm.ops.autograd import (
     arrays_of,
+    double_backward_via,
     empty,
     empty_like,
     flatten,
-    keep,
     not_a_view,
     padded,
-    quarters,
+    save_arguments,
+    split_args,
     summed,
-    terms_of,
-    twice,
     values_wanted,
     zeros,
 )
+from chimera_ssm.ops.dispatch import Operation
+from chimera_ssm.ops.scan import kernels
+from chimera_ssm.ops.scan import torch as torch_backend
+from chimera_ssm.ops.scan.kernels import Line
+from chimera_ssm.ops.terms import Term, pack_terms, unpack_terms
 from chimera_ssm.topology import Topology
 
-if TYPE_CHECKING:
-    from chimera_ssm.ops.scan.kernels import Line
-
-#: Nodes of a chunk: its mask costs as much as a quarter of what the states of 64 × 64 do.
+#: Nodes of a chunk: its mask costs a quarter of the work on states of 64 × 64.
 _CHUNK = 64
-#: Channels of a task at most, and how many tasks there should be before they get more than sixteen.
+#: Channels of a task at most; number of tasks at least, before tasks get more than sixteen channels.
 _WIDTH, _TASKS = 128, 8
-#: Numbers of all states that a bundle of tasks carries from chunk to chunk, a quarter of a megabyte in float32.
+#: Elements of the states that a bundle of tasks carries from chunk to chunk: 256 kB in float32.
 _BUNDLE = 1 << 16
-#: Numbers of the states before all chunks of a bundle, 128 MB in float32.
+#: Elements of the states before all chunks of a bundle: 128 MB in float32.
 _BEFORE = 1 << 25
-#: Up to so many nodes several lines have their gradients at once.
+#: Number of nodes up to which the gradients of several lines are computed together.
 _AT_ONCE = 4096
 
 
-def mix_by_chunks(topologies: list[Topology], weights: list[Tensor], Cs: list[Tensor], Bs: list[Tensor], V: Tensor,
-                  scales: list[Tensor], heard_once: bool = False) -> Tensor:  # fmt: skip
-    """``Σ_d (L_d ⊙ C_d B̄_dᵀ) V`` on directed paths, shapes as in `chimera_ssm.ops.mixing`.
-
-    If ``heard_once``, nodes hear themselves on the first of them only.
-    """
-    return _ChunkMix.apply(V, topologies, heard_once, *(w.flatten(0, 1) for w in weights), *scales, *Cs, *Bs)
+def mix_by_state(terms: list[Term], V: Tensor, exclude_diagonal: bool = False) -> Tensor:
+    """``Σ_d (L_d ⊙ C_d B̄_dᵀ) V``; if ``exclude_diagonal``, all terms but the first without the diagonal of L."""
+    topologies, tensors = unpack_terms(terms, V)
+    return _ScanMix.apply(V, topologies, exclude_diagonal, *tensors)
 
 
-def _plain(V: Tensor, topologies: list[Topology], heard_once: bool, *tensors: Tensor) -> Tensor:
-    from chimera_ssm.ops.mixing import mix_by_states
-
-    y, (_, scales, Cs, Bs) = mix_by_states(terms_of(topologies, V, tensors), V), quarters(tensors)
-    again = zip(scales[1:], Cs[1:], Bs[1:], strict=True) if heard_once else ()
-    for scale, C, B in again:
-        own = scale * (C * B).sum(-1).repeat_interleave(V.shape[1] // C.shape[1], dim=1)
-        y = y - own.unsqueeze(-1) * V
-    return y
+def _plain(V: Tensor, topologies: list[Topology], exclude_diagonal: bool, *tensors: Tensor) -> Tensor:
+    return torch_backend.mix_by_state(pack_terms("scan", topologies, tensors), V, exclude_diagonal)
 
 
-class _ChunkMix(torch.autograd.Function):
+class _ScanMix(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, V: Tensor, topologies: list[Topology], heard_once: bool, *tensors: Tensor) -> Tensor:
-        from chimera_ssm.cpu import threads as pool
-        from chimera_ssm.ops.scan import kernels as chunks
-
-        keep(ctx, (V, topologies, heard_once, *tensors))
-        ctx.strict = [heard_once and d > 0 for d in range(len(topologies))]
+    def forward(ctx: Any, V: Tensor, topologies: list[Topology], exclude_diagonal: bool, *tensors: Tensor) -> Tensor:
+        save_arguments(ctx, (V, topologies, exclude_diagonal, *tensors))
+        ctx.strict = [exclude_diagonal and d > 0 for d in range(len(topologies))]
         if not values_wanted():
             return torch.empty_like(V)
         v = _channels(V.detach())
         y, tasks, calls = empty_like(v), _tasks(v), []
-        for topology, strict, w, scale, C, B in zip(topologies, ctx.strict, *quarters(tensors), strict=True):
+        for topology, strict, w, scale, C, B in zip(topologies, ctx.strict, *split_args(tensors), strict=True):
             b, c = (padded(x.detach(), 16).flatten(0, 1) for x in (B, C))
-            arrays = *arrays_of(w, scale.flatten(0, 1), b, c), _memory(v), _memory(y)
-            calls.append((chunks.forward, (not calls, _line(topology, strict, v, c), arrays)))
-        pool.run_each(calls, tasks, len(topologies) * _work(v, tensors[-1]))
+            arrays = *arrays_of(w.flatten(0, 1), scale.flatten(0, 1), b, c), _memory(v), _memory(y)
+            calls.append((kernels.forward, (not calls, _line(topology, strict, v, c), arrays)))
+        threads.run_each(calls, tasks, len(topologies) * _work(v, tensors[-1]))
         return not_a_view(y[..., : V.shape[3]])
 
     @staticmethod
-    @twice(_plain)
+    @double_backward_via(_plain)
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-        from chimera_ssm.cpu import threads as pool
-
         (V, _, _, *tensors), topologies = ctx.saved_tensors, ctx.others[1]
         v, g = _channels(V), _channels(grads[0])
-        dv, ranges = empty_like(v), min(pool.threads_for(_work(v, tensors[-1])), _tasks(v))
-        several = list(zip(topologies, ctx.strict, *quarters(tuple(tensors)), strict=True))
-        # Of long lines, each has sums that had better not exist all at once.
+        dv, ranges = empty_like(v), min(threads.threads_for(_work(v, tensors[-1])), _tasks(v))
+        several = list(zip(topologies, ctx.strict, *split_args(tuple(tensors)), strict=True))
+        # Long lines one after the other, because each needs large buffers for sums.
         at_once = len(several) if v.shape[2] <= _AT_ONCE else 1
         gradients: list[tuple[Tensor, ...]] = []
         for first in range(0, len(several), at_once):
@@ -101,28 +88,25 @@ def _adjoints(
     several: list[Any], v: Tensor, g: Tensor, dv: Tensor, fresh: bool, ranges: int
 ) -> list[tuple[Tensor, ...]]:
     """Gradients of weight, scale, C and B of each topology; those of V are added to ``dv``, or set if ``fresh``."""
-    from chimera_ssm.cpu import threads as pool
-    from chimera_ssm.ops.scan import kernels as chunks
-
     inputs, calls, sums = [], [], []
     for topology, strict, w, scale, C, B in several:
         b, c = (padded(x, 16).flatten(0, 1) for x in (B, C))
-        inputs.append((_line(topology, strict, v, c), w, scale.flatten(0, 1), b, c))
+        inputs.append((_line(topology, strict, v, c), w.flatten(0, 1), scale.flatten(0, 1), b, c))
     scratch = empty(ranges, max(_states_before(line, v, c, ranges) for line, *_, c in inputs), like=v)
     for line, w, scale, b, c in inputs:
         dw, dscale = (empty(line.parts, *x.shape, like=v) for x in (w, scale))
         dB, dC = (zeros(ranges, *b.shape, like=v) for _ in range(2))
         arrays = *arrays_of(w, scale, b, c), _memory(v), _memory(g), *arrays_of(dw, dscale, dB, dC), _memory(dv)
-        calls.append((chunks.backward, (fresh and not calls, ranges, line, arrays, *arrays_of(scratch))))
+        calls.append((kernels.backward, (fresh and not calls, ranges, line, arrays, *arrays_of(scratch))))
         sums.append((dw, dscale, dC, dB))
-    pool.run_each(calls, ranges)
+    threads.run_each(calls, ranges)
     return [
         (
-            summed(dw),
+            summed(dw).view(w.shape),
             summed(dscale).view(scale.shape),
             *(summed(x)[..., : C.shape[-1]].view(C.shape) for x in (dC, dB)),
         )
-        for (_, _, _, scale, C, _), (dw, dscale, dC, dB) in zip(several, sums, strict=True)
+        for (_, _, w, scale, C, _), (dw, dscale, dC, dB) in zip(several, sums, strict=True)
     ]
 
 
@@ -152,9 +136,7 @@ def _tasks(v: Tensor) -> int:
 
 def _line(topology: Topology, strict: bool, v: Tensor, C: Tensor) -> Line:
     """How a line is divided: chunks of equal size, and bundles of whole groups where these are small enough."""
-    from chimera_ssm.ops.scan.kernels import Line
-
-    (node, edge), width, nodes = topology.once("line", lambda: _path(topology)), _width(v), topology.num_nodes
+    (node, edge), width, nodes = topology.cached(_path), _width(v), topology.num_nodes
     chunk = -(-nodes // (16 * -(-nodes // _CHUNK))) * 16
     states = C.shape[2] * width
     bundle = max(1, min(_BUNDLE // states, _BEFORE // (states * -(-nodes // chunk))))
@@ -179,3 +161,6 @@ def _path(topology: Topology) -> tuple[Any, Any]:
 
 def _work(v: Tensor, C: Tensor) -> int:
     return 2 * v.numel() * C.shape[-1]
+
+
+OPERATIONS = {"mix_by_state": Operation(mix_by_state)}

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from chimera_ssm.cpu.compilation import inlined, kernel
 from chimera_ssm.cpu.gemm import (
     matrix,
     multiply,
@@ -26,7 +27,6 @@ from chimera_ssm.cpu.gemm import (
     turn,
 )
 from chimera_ssm.cpu.simd import WIDTH, at, clear, fma, load, put, room, splat, store, total
-from chimera_ssm.ops.jit import inlined, kernel
 
 
 class Line(NamedTuple):

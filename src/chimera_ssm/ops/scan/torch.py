@@ -6,17 +6,16 @@ weights may be zero or negative.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from chimera_ssm.ops.contract import ExactResolvent
+from chimera_ssm.ops.dispatch import Operation
+from chimera_ssm.ops.terms import Term
+from chimera_ssm.ops.work import CHUNK
 from chimera_ssm.topology import Line, Topology
 from chimera_ssm.topology.plans import PathPlan
-
-CHUNK = 32
 
 
 def chunk_mask(a: Tensor) -> Tensor:
@@ -57,7 +56,7 @@ class Scan:
 
 
 class PathFactors:
-    """A `Scan` of disjoint directed paths whose nodes may stand in any order."""
+    """A `Scan` of disjoint directed paths whose nodes may be numbered in any order."""
 
     def __init__(self, plan: PathPlan, weight: Tensor):
         self.nodes = plan.nodes
@@ -71,27 +70,41 @@ class PathFactors:
         return torch.empty_like(x).index_copy_(1, self.nodes, x)
 
 
-class PathResolvent(ExactResolvent):
-    """The resolvent of disjoint directed paths; its mix carries states from chunk to chunk only."""
+def factorize(topology: Topology, weight: Tensor) -> PathFactors:
+    """Factors of disjoint directed paths."""
+    return PathFactors(topology.tensors("directed_paths", weight.device), weight)
 
-    def __init__(self, topology: Topology, weight: Tensor):
-        self.plan = topology.tensors("directed_paths", weight.device)
-        super().__init__(topology, weight, lambda w: PathFactors(self.plan, w))
 
-    def mix_states(self, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
-        a = pad(self.weight, (0, 1))[:, self.plan.ahead].unflatten(0, V.shape[:2])
-        if self.plan.nodes is None:
-            return line_mix(a, C, B, V)
-        nodes = self.plan.nodes
-        y = line_mix(a, *(x.index_select(2, nodes) for x in (C, B, V)))
-        return torch.empty_like(y).index_copy(2, nodes, y)
+def mix_by_state(terms: list[Term], V: Tensor, exclude_diagonal: bool = False) -> Tensor:
+    """``Σ_d (L_d ⊙ C_d B̄_dᵀ) V``; if ``exclude_diagonal``, all terms but the first without the diagonal of L."""
+    y = [_mix_path(term, V) for term in terms]
+    if exclude_diagonal:
+        y += [-diagonal_term(term, V) for term in terms[1:]]
+    return sum(y[1:], start=y[0])
+
+
+def diagonal_term(term: Term, V: Tensor) -> Tensor:
+    """``(C_i · B̄_i) V_i``: the influence of each node on itself where the diagonal of L is 1."""
+    own = (term.C * term.B).sum(-1).repeat_interleave(V.shape[1] // term.C.shape[1], dim=1)
+    own = own if term.scale is None else term.scale * own
+    return own.unsqueeze(-1) * V
+
+
+def _mix_path(term: Term, V: Tensor) -> Tensor:
+    plan = term.topology.tensors("directed_paths", V.device)
+    a = pad(term.weight, (0, 1))[..., plan.ahead]
+    v = V if term.scale is None else term.scale.unsqueeze(-1) * V
+    if plan.nodes is None:
+        return line_mix(a, term.C, term.B, v)
+    y = line_mix(a, *(x.index_select(2, plan.nodes) for x in (term.C, term.B, v)))
+    return torch.empty_like(y).index_copy(2, plan.nodes, y)
 
 
 def line_mix(a: Tensor, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
     """``(L ⊙ C Bᵀ) V`` on a line in line order: masks within chunks, states between them.
 
-    ``a [Z, H, T]`` as in `Scan`, ``C, B [Z, G, T, N]``, ``V [Z, H, T, P]`` → ``[Z, H, T, P]``. What is kept for
-    the backward pass is T·Q for each head and T/Q states.
+    ``a [Z, H, T]`` as in `Scan`, ``C, B [Z, G, T, N]``, ``V [Z, H, T, P]`` → ``[Z, H, T, P]``. The backward
+    pass needs T·Q numbers per head and T/Q states.
     """
     (Z, H, T), (N, P), G = a.shape, (C.shape[-1], V.shape[-1]), C.shape[1]
     size = min(CHUNK, T)
@@ -112,15 +125,13 @@ def line_mix(a: Tensor, C: Tensor, B: Tensor, V: Tensor) -> Tensor:
 
 def line_resolvent(a: Tensor) -> ExactResolvent:
     """The resolvent of a line in line order, from ``a [G, T]`` as in `Scan`; differentiable in a."""
-    return ExactResolvent(_line(a.shape[1]), a[:, 1:], lambda _: Scan(a.detach()))
-
-
-@lru_cache(maxsize=64)
-def _line(num_nodes: int) -> Line:
-    return Line(num_nodes)
+    return ExactResolvent(Line(a.shape[1]), a[:, 1:], lambda _: Scan(a.detach()))
 
 
 def to_chunks(x: Tensor, size: int) -> Tensor:
     """``[G, T, K]`` → ``[G, T/Q, Q, K]``, zeros added at the end."""
     x = pad(x, (0, 0, 0, -x.shape[1] % min(size, x.shape[1])))
     return x.unflatten(1, (-1, min(size, x.shape[1])))
+
+
+OPERATIONS = {"factorize": Operation(factorize), "mix_by_state": Operation(mix_by_state)}

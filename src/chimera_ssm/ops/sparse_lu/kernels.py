@@ -6,6 +6,7 @@ Arrays, with all leading dimensions in H: weights ``[H, E]``; −L and −U off 
 
 import numpy as np
 
+from chimera_ssm.cpu.compilation import inlined, kernel
 from chimera_ssm.cpu.simd import (
     WIDTH,
     aligned,
@@ -21,7 +22,6 @@ from chimera_ssm.cpu.simd import (
     store,
     store_past,
 )
-from chimera_ssm.ops.jit import inlined, kernel
 
 LANES = 8
 #: Columns of a row of the inverse that are summed at once.
@@ -31,7 +31,7 @@ _CACHED = 1 << 17
 
 
 @kernel
-def factorise(first, last, plan, weight, lower, upper, inverse, growth):
+def factorize(first, last, plan, weight, lower, upper, inverse, growth):
     """Factors of I − A, row after row, for tasks ``first`` to ``last``: a part, and eight heads as lanes of vectors.
 
     Row i of I − A is spread out over ``row``. For its entries k < i in order, what the rows before have left there is

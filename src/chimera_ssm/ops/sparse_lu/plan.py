@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from chimera_ssm.cpu.compilation import kernel
 from chimera_ssm.cpu.simd import WIDTH
-from chimera_ssm.ops.jit import kernel
 from chimera_ssm.topology import Topology
 
 Array = np.ndarray
@@ -55,11 +55,7 @@ class LUPlan(NamedTuple):
 
 
 def lu_plan(topology: Topology) -> LUPlan:
-    """The plan of a topology, made once."""
-    return topology.once("lu plan", lambda: _make(topology))
-
-
-def _make(topology: Topology) -> LUPlan:
+    """The plan of a topology."""
     T = topology.num_nodes
     plan = topology.elimination_plan(sys.maxsize)
     early, late = plan.position[plan.early], plan.position[plan.late]

@@ -1,15 +1,15 @@
 """Whole mixes by masks in one call, for those so small that calls would cost more than the work.
 
-The masks are those of `chimera_ssm.ops.sweep.kernels_masks`; only the products around them are made here. Arrays:
+The masks are those of `chimera_ssm.ops.sweep.kernels_mask`; only the products around them are made here. Arrays:
 ``C, B [pairs·groups, T, N]``, ``V, Y [H, T, P]``; leading dimensions may be divided otherwise. T is at least 4, N and P
 are multiples of 16.
 """
 
 import numpy as np
 
+from chimera_ssm.cpu.compilation import inlined, kernel
 from chimera_ssm.cpu.simd import WIDTH, at, load, put, splat, store
-from chimera_ssm.ops.jit import inlined, kernel
-from chimera_ssm.ops.sweep.kernels_masks import masks_backward, masks_forward
+from chimera_ssm.ops.sweep.kernels_mask import masks_backward, masks_forward
 
 
 @inlined

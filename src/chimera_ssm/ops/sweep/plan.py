@@ -1,4 +1,4 @@
-"""Plans of sweeps for the kernels: an order, what enters each step, and the fewest places to keep rows in."""
+"""Plans of sweeps for the kernels: an ordering, the edges into each step, and as few slots for rows as possible."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from chimera_ssm.cpu.compilation import kernel
 from chimera_ssm.cpu.simd import WIDTH
-from chimera_ssm.ops.jit import kernel
 from chimera_ssm.topology import Topology
 
 Array = np.ndarray
@@ -17,9 +17,9 @@ Array = np.ndarray
 class SweepPlan:
     """A sweep of an acyclic graph in topological order; step k works on ``node[k]``.
 
-    What a step makes is kept in a slot until its last reader has run; a reader may take over the slot. A grid needs one
-    row of nodes. If ``carried`` is used, what the next step reads is handed on in registers, and only other readers
-    need a slot: a line needs none.
+    The result of a step is kept in a slot until its last reader has run; a reader may reuse the slot. A grid needs as
+    many slots as a row has nodes. If ``carried`` is used, the next step reads the result from registers, and only other
+    readers need a slot: a line needs none.
 
     Attributes:
         node: ``[T]``.
@@ -31,7 +31,7 @@ class SweepPlan:
         slot: slot of step k, ``[T]``; ``slots`` (one too many) if it needs none.
         slots: number of slots.
         row: row of step k among the padded rows of all parts, ``[T]``; ``column``: its column within its part.
-        low, high: range of columns that step k hears from, rounded to vectors, ``[T]``.
+        low, high: range of columns in which row k of L is not zero, rounded to vectors, ``[T]``.
     """
 
     node: Array
@@ -50,22 +50,18 @@ class SweepPlan:
 
 
 def sweep_plan(topology: Topology, carry: bool) -> SweepPlan:
-    """The plan of an acyclic topology, made once."""
-    return topology.once(("sweep plan", carry), lambda: _make(topology, carry))
-
-
-def _make(topology: Topology, carry: bool) -> SweepPlan:
+    """The plan of an acyclic topology."""
     source, target = topology._edge_index
     node = topology._topological_order
     step = np.empty_like(node)
     step[node] = np.arange(node.size)
     row = topology.block_plan.place[node]
     column = row % topology.block_plan.shape[1]
-    low, high = _hearing(column, *_entering(step[source], step[target], node.size)[:2])
+    low, high = _column_ranges(column, *_entering(step[source], step[target], node.size)[:2])
 
-    carried, is_handed = np.full(node.size, -1), carry & (step[source] + 1 == step[target])
-    handed, others = np.flatnonzero(is_handed), np.flatnonzero(~is_handed)
-    carried[step[target[handed]]] = handed
+    carried, is_carried = np.full(node.size, -1), carry & (step[source] + 1 == step[target])
+    carrying, others = np.flatnonzero(is_carried), np.flatnonzero(~is_carried)
+    carried[step[target[carrying]]] = carrying
     begin, source_step, order = _entering(step[source[others]], step[target[others]], node.size)
     slot, slots, last = _allocate(begin, source_step, not carry)
     edge = others[order]
@@ -112,7 +108,7 @@ def _allocate(begin, source_step, everyone):
 
 
 @kernel
-def _hearing(column, begin, source_step):
+def _column_ranges(column, begin, source_step):
     low, high = column // WIDTH * WIDTH, column // WIDTH * WIDTH + WIDTH
     for k in range(column.size):
         for e in range(begin[k], begin[k + 1]):

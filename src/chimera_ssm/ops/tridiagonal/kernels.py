@@ -7,8 +7,8 @@ edges that enter each place, E where there is none.
 
 import numpy as np
 
+from chimera_ssm.cpu.compilation import inlined, kernel
 from chimera_ssm.cpu.simd import at, put
-from chimera_ssm.ops.jit import inlined, kernel
 
 
 @inlined

@@ -1,30 +1,30 @@
-"""Columns pulled along edges: ``y_t += Σ_{s→t} w x_s``. With y itself for x, in topological order, it is a sweep.
+"""``y_t += Σ_{s→t} w x_s``, node after node. With x = y and nodes in topological order it is a substitution.
 
 Arrays: ``w [H, E]``, ``x, y [H, T, K]`` with K a multiple of 16.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from chimera_ssm.cpu.compilation import kernel
 from chimera_ssm.cpu.simd import WIDTH, at, fma, load, store
-from chimera_ssm.ops.jit import kernel
 from chimera_ssm.topology import Topology
 
 #: Columns that a task works on.
 COLUMNS = 128
 
 
-@dataclass(frozen=True)
-class PullPlan:
-    """Edges by the node they enter, nodes in topological order if there is one.
+class IncomingEdges(NamedTuple):
+    """Edges by the node they enter; nodes in topological order if there is one.
 
     Attributes:
         node: ``[T]``.
         begin: edges into ``node[k]`` are ``begin[k]`` to ``begin[k + 1]``, ``[T + 1]``.
-        edge: number of each such edge, ``[E]``; ``source``: its source.
+        edge: number of each such edge, ``[E]``.
+        source: its source, ``[E]``.
     """
 
     node: np.ndarray
@@ -33,18 +33,14 @@ class PullPlan:
     source: np.ndarray
 
 
-def pull_plan(topology: Topology) -> PullPlan:
-    """The plan of a topology, made once."""
-    return topology.once("pull plan", lambda: _make(topology))
-
-
-def _make(topology: Topology) -> PullPlan:
+def incoming_edges(topology: Topology) -> IncomingEdges:
+    """The incoming edges of all nodes."""
     nodes = topology._topological_order if topology.is_acyclic else np.arange(topology.num_nodes)
-    return PullPlan(nodes.astype(np.int32), *entering(topology, nodes))
+    return IncomingEdges(nodes.astype(np.int32), *sort_by_target(topology, nodes))
 
 
-def entering(topology: Topology, nodes: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Edges by the node they enter, nodes in the given order: ``begin``, ``edge`` and ``source`` of a `PullPlan`."""
+def sort_by_target(topology: Topology, nodes: np.ndarray) -> tuple[np.ndarray, ...]:
+    """``begin``, ``edge`` and ``source`` of `IncomingEdges` for nodes in the given order."""
     source, target = topology._edge_index
     step = np.empty_like(nodes)
     step[nodes] = np.arange(nodes.size)
@@ -55,7 +51,7 @@ def entering(topology: Topology, nodes: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 @kernel
-def pull(first, last, node, begin, edge, source, w, x, y):
+def accumulate(first, last, plan, w, x, y):
     """Tasks are heads times blocks of columns."""
     edges, (_, nodes, K) = w.shape[1], y.shape
     blocks = -(-K // COLUMNS)
@@ -63,9 +59,9 @@ def pull(first, last, node, begin, edge, source, w, x, y):
         head, start = task // blocks, task % blocks * COLUMNS
         stop, wo, here = min(K, start + COLUMNS), head * edges, head * nodes * K
         for k in range(nodes):
-            own, e0, e1 = here + at(node, k) * K, at(begin, k), at(begin, k + 1)
+            own, e0, e1 = here + at(plan.node, k) * K, at(plan.begin, k), at(plan.begin, k + 1)
             for c in range(start, stop, WIDTH):
                 total = load(y, own + c)
                 for e in range(e0, e1):
-                    total = fma(at(w, wo + at(edge, e)), load(x, here + at(source, e) * K + c), total)
+                    total = fma(at(w, wo + at(plan.edge, e)), load(x, here + at(plan.source, e) * K + c), total)
                 store(y, own + c, total)

@@ -11,8 +11,8 @@ heads, ``share`` for each group, is worked on at once, ``start`` is the first of
 
 import numpy as np
 
+from chimera_ssm.cpu.compilation import inlined, kernel
 from chimera_ssm.cpu.simd import WIDTH, at, clear, load, put, splat, store, total
-from chimera_ssm.ops.jit import inlined, kernel
 
 
 @inlined

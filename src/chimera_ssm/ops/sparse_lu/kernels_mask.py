@@ -8,9 +8,9 @@ Inside, rows and columns are ranks of an `LUPlan`, rows are padded to eight and 
 of `products`.
 """
 
+from chimera_ssm.cpu.compilation import inlined, kernel
 from chimera_ssm.cpu.gemm import COLUMNS, ROWS, multiply, spaced
 from chimera_ssm.cpu.simd import WIDTH, at, fma, load, put, room, splat, store, total
-from chimera_ssm.ops.jit import inlined, kernel
 from chimera_ssm.ops.sparse_lu.kernels import add_rows, copy, substitute
 
 

@@ -7,6 +7,7 @@ Arrays, with all leading dimensions in H heads and G groups and nodes by their r
 ``v, y [H, P/16, T, 16]``; factors as in `lu`.
 """
 
+from chimera_ssm.cpu.compilation import inlined, kernel
 from chimera_ssm.cpu.simd import at, clear, load, put, room, store, total
 from chimera_ssm.cpu.tiles import (
     BLOCK,
@@ -21,7 +22,6 @@ from chimera_ssm.cpu.tiles import (
     times,
     write,
 )
-from chimera_ssm.ops.jit import inlined, kernel
 
 
 @kernel

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from chimera_ssm.cpu.compilation import inlined, kernel
 from chimera_ssm.cpu.simd import at, clear, load, load_4, put, room, splat, splat_4, store, total
 from chimera_ssm.cpu.tiles import (
     BLOCK,
@@ -27,7 +28,6 @@ from chimera_ssm.cpu.tiles import (
     times,
     write,
 )
-from chimera_ssm.ops.jit import inlined, kernel
 
 #: Rows after the slots: one that nobody reads, what is carried, zeros.
 SPARE = 3
@@ -180,7 +180,7 @@ def forward(others, first, last, fresh, steps, arrays):
 
 
 class BackSteps(NamedTuple):
-    """What the adjoint knows of a topology, see `chimera_ssm.ops.sweep.cpu_states` and `SweepPlan`."""
+    """What the adjoint knows of a topology, see `chimera_ssm.ops.sweep.cpu_state` and `SweepPlan`."""
 
     node: np.ndarray
     carried: np.ndarray

@@ -1,0 +1,1 @@
+"""Products with A along the edges, and substitution in topological order."""
