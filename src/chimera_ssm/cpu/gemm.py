@@ -9,7 +9,7 @@ from llvmlite.binding import get_host_cpu_features
 from numba.core import config
 
 from chimera_ssm.cpu.compilation import inlined, kernel
-from chimera_ssm.cpu.simd import WIDTH, at, fma, load, room, splat, store, turn_4
+from chimera_ssm.cpu.simd import WIDTH, aligned_empty, fma, load, splat, transpose_4, vload, vstore
 
 ROWS, COLUMNS = 8, WIDTH
 #: Whether sixteen numbers are one register on the machine for which Numba compiles.
@@ -25,7 +25,7 @@ def spaced(columns):
 @inlined
 def matrix(rows, columns, dtype):
     """Room for a matrix."""
-    return room(rows * spaced(columns), dtype), 0, spaced(columns)
+    return aligned_empty(rows * spaced(columns), dtype), 0, spaced(columns)
 
 
 @kernel
@@ -48,7 +48,7 @@ def multiply_lower(keep, out, rows, columns, a, b):
 
 
 @kernel
-def multiply_turned_lower(keep, out, rows, columns, a, b):
+def multiply_lower_transposed(keep, out, rows, columns, a, b):
     """The same for the transpose of such an a."""
     for c in range(0, columns, COLUMNS):
         for r in range(0, rows, ROWS):
@@ -79,11 +79,11 @@ def tile_8(keep, out, o, stride, a, ao, a_row, a_column, b, bo, b_stride, size):
     """Eight rows at once."""
     y0 = y1 = y2 = y3 = y4 = y5 = y6 = y7 = splat(out.dtype.type(0))
     for k in range(size):
-        x, p = load(b, bo + k * b_stride), ao + k * a_column
-        y0, y1 = fma(at(a, p), x, y0), fma(at(a, p + a_row), x, y1)
-        y2, y3 = fma(at(a, p + 2 * a_row), x, y2), fma(at(a, p + 3 * a_row), x, y3)
-        y4, y5 = fma(at(a, p + 4 * a_row), x, y4), fma(at(a, p + 5 * a_row), x, y5)
-        y6, y7 = fma(at(a, p + 6 * a_row), x, y6), fma(at(a, p + 7 * a_row), x, y7)
+        x, p = vload(b, bo + k * b_stride), ao + k * a_column
+        y0, y1 = fma(load(a, p), x, y0), fma(load(a, p + a_row), x, y1)
+        y2, y3 = fma(load(a, p + 2 * a_row), x, y2), fma(load(a, p + 3 * a_row), x, y3)
+        y4, y5 = fma(load(a, p + 4 * a_row), x, y4), fma(load(a, p + 5 * a_row), x, y5)
+        y6, y7 = fma(load(a, p + 6 * a_row), x, y6), fma(load(a, p + 7 * a_row), x, y7)
     leave(keep, out, o, stride, y0, y1, y2, y3)
     leave(keep, out, o + 4 * stride, stride, y4, y5, y6, y7)
 
@@ -93,9 +93,9 @@ def tile_4(keep, out, o, stride, a, ao, a_row, a_column, b, bo, b_stride, size):
     """Four rows at once."""
     y0 = y1 = y2 = y3 = splat(out.dtype.type(0))
     for k in range(size):
-        x, p = load(b, bo + k * b_stride), ao + k * a_column
-        y0, y1 = fma(at(a, p), x, y0), fma(at(a, p + a_row), x, y1)
-        y2, y3 = fma(at(a, p + 2 * a_row), x, y2), fma(at(a, p + 3 * a_row), x, y3)
+        x, p = vload(b, bo + k * b_stride), ao + k * a_column
+        y0, y1 = fma(load(a, p), x, y0), fma(load(a, p + a_row), x, y1)
+        y2, y3 = fma(load(a, p + 2 * a_row), x, y2), fma(load(a, p + 3 * a_row), x, y3)
     leave(keep, out, o, stride, y0, y1, y2, y3)
 
 
@@ -103,19 +103,19 @@ def tile_4(keep, out, o, stride, a, ao, a_row, a_column, b, bo, b_stride, size):
 def leave(keep, out, o, stride, y0, y1, y2, y3):
     """Store four rows, what is there times ``keep`` added."""
     if keep != 0:
-        y0, y1 = fma(keep, load(out, o), y0), fma(keep, load(out, o + stride), y1)
-        y2, y3 = fma(keep, load(out, o + 2 * stride), y2), fma(keep, load(out, o + 3 * stride), y3)
-    store(out, o, y0)
-    store(out, o + stride, y1)
-    store(out, o + 2 * stride, y2)
-    store(out, o + 3 * stride, y3)
+        y0, y1 = fma(keep, vload(out, o), y0), fma(keep, vload(out, o + stride), y1)
+        y2, y3 = fma(keep, vload(out, o + 2 * stride), y2), fma(keep, vload(out, o + 3 * stride), y3)
+    vstore(out, o, y0)
+    vstore(out, o + stride, y1)
+    vstore(out, o + 2 * stride, y2)
+    vstore(out, o + 3 * stride, y3)
 
 
 @kernel
-def turn(out, x, rows, columns):
+def transpose(out, x, rows, columns):
     """``out = xᵀ``, of ``rows`` × ``columns``."""
     for r in range(0, rows, 4):
         for c in range(0, columns, WIDTH):
             o, s = x[1] + r * x[2] + c, x[2]
-            rows_4 = load(x[0], o), load(x[0], o + s), load(x[0], o + 2 * s), load(x[0], o + 3 * s)
-            turn_4(out[0], out[1] + c * out[2] + r, out[2], *rows_4)
+            rows_4 = vload(x[0], o), vload(x[0], o + s), vload(x[0], o + 2 * s), vload(x[0], o + 3 * s)
+            transpose_4(out[0], out[1] + c * out[2] + r, out[2], *rows_4)

@@ -1,9 +1,9 @@
 """Vectors of sixteen numbers, or fewer, inside Numba kernels.
 
-Numba's arrays carry no alias information, so that LLVM guards or gives up the vectorisation of short loops. Kernels
-that matter are therefore written on vectors: `load` sixteen neighbours, compute with ``+``, ``-``, ``*`` (fused where
-the machine can), ``/`` and `exp`, `store` them. Sixteen float32 are one register of AVX-512, two of AVX2, four of NEON:
-LLVM divides them as the machine needs. Works for float32 and float64 alike. Offsets count elements of the flattened
+Numba's arrays carry no alias information, so that LLVM guards or gives up the vectorization of short loops. Kernels
+that matter are therefore written on vectors: `vload` sixteen neighbours, compute with ``+``, ``-``, ``*`` (fused where
+the machine can), ``/`` and `exp`, `vstore` them. Sixteen float32 are one register of AVX-512, two of AVX2, four of
+NEON: LLVM divides them as the machine needs. Works for float32 and float64 alike. Offsets count elements of the flattened
 array, which must be contiguous; nothing is checked.
 """
 
@@ -24,7 +24,7 @@ _INT32 = ir.IntType(32)
 
 
 class Vector(types.Type):
-    """The Numba type of so many numbers of one dtype."""
+    """The Numba type of a vector of ``width`` numbers of one dtype."""
 
     def __init__(self, dtype, width=WIDTH):
         self.dtype, self.width = dtype, width
@@ -51,13 +51,13 @@ def _splat(builder, x, width):
 
 
 def _shuffle(builder, x, y, lanes):
-    """These lanes of x, and of y, which are counted on."""
+    """These lanes of x and y; lanes of y are numbered after those of x."""
     return builder.shuffle_vector(x, y, ir.Constant(ir.VectorType(_INT32, len(lanes)), lanes))
 
 
 def _loader(width):
     @intrinsic
-    def load(typing, array, offset):
+    def vload(typing, array, offset):
         kind = Vector(array.dtype, width)
 
         def generate(context, builder, signature, args):
@@ -66,7 +66,7 @@ def _loader(width):
 
         return kind(array, types.intp), generate
 
-    return load
+    return vload
 
 
 def _splatter(width):
@@ -80,15 +80,15 @@ def _splatter(width):
     return splat
 
 
-#: Sixteen, eight or four elements of an array from an offset on: ``load(array, offset)``.
-load, load_8, load_4 = _loader(WIDTH), _loader(8), _loader(4)
+#: Sixteen, eight or four elements of an array from an offset on: ``vload(array, offset)``.
+vload, vload_8, vload_4 = _loader(WIDTH), _loader(8), _loader(4)
 #: Sixteen, eight or four times the same number.
 splat, splat_8, splat_4 = _splatter(WIDTH), _splatter(8), _splatter(4)
 
 
 @intrinsic
-def at(typing, array, offset):
-    """One element of an array: ``array.ravel()[offset]`` without a check or a turn for negative numbers."""
+def load(typing, array, offset):
+    """One element of an array: ``array.ravel()[offset]`` without bounds checks or negative indices."""
 
     def generate(context, builder, signature, args):
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -98,7 +98,7 @@ def at(typing, array, offset):
 
 
 @intrinsic
-def put(typing, array, offset, number):
+def store(typing, array, offset, number):
     """Write one element of an array: ``array.ravel()[offset] = number``, unchecked."""
 
     def generate(context, builder, signature, args):
@@ -110,7 +110,7 @@ def put(typing, array, offset, number):
 
 
 @intrinsic
-def store(typing, array, offset, vector):
+def vstore(typing, array, offset, vector):
     """Write a vector to the elements of an array from ``offset`` on."""
 
     def generate(context, builder, signature, args):
@@ -122,8 +122,8 @@ def store(typing, array, offset, vector):
 
 
 @intrinsic
-def store_past(typing, array, offset, vector):
-    """`store` past the caches, for what nobody reads soon; only where `aligned` allows."""
+def vstore_nontemporal(typing, array, offset, vector):
+    """`vstore` past the caches, for data that is not read soon; only at offsets that `aligned` allows."""
 
     def generate(context, builder, signature, args):
         pointer, size = _address(context, builder, signature, args, vector)
@@ -151,7 +151,7 @@ def aligned(array, offset):
 
 
 @inlined
-def room(size, dtype):
+def aligned_empty(size, dtype):
     """Uninitialised memory for ``size`` numbers, aligned to vectors: none of them lies across two lines of a cache."""
     memory = np.empty(size + WIDTH, dtype)
     first = aligned(memory, 0)
@@ -162,11 +162,11 @@ def room(size, dtype):
 def clear(array, start, stop):
     """Zeros from ``start`` to ``stop``, a whole number of vectors."""
     for k in range(start, stop, WIDTH):
-        store(array, k, splat(array.dtype.type(0)))
+        vstore(array, k, splat(array.dtype.type(0)))
 
 
 @intrinsic
-def total(typing, vector):
+def horizontal_sum(typing, vector):
     """The sum of all lanes."""
 
     def generate(context, builder, signature, args):
@@ -205,13 +205,13 @@ def add_totals(typing, array, offset, a, b, c, d):
             left, right = ([4 * four + lane for four in choice for lane in range(4)] for choice in fours)
             return builder.fadd(_shuffle(builder, x, y, left), _shuffle(builder, x, y, right), flags=_FLAGS)
 
-        def turned(x, lanes):
+        def rotated(x, lanes):
             """Each four of x, added to itself with its lanes in this order."""
             order = [four + lane for four in range(0, WIDTH, 4) for lane in lanes]
             return builder.fadd(x, _shuffle(builder, x, x, order), flags=_FLAGS)
 
         ab, cd = (folded(x, y, (0, 1, 4, 5), (2, 3, 6, 7)) for x, y in (args[2:4], args[4:6]))
-        each = turned(turned(folded(ab, cd, (0, 2, 4, 6), (1, 3, 5, 7)), (2, 3, 0, 1)), (1, 0, 3, 2))
+        each = rotated(rotated(folded(ab, cd, (0, 2, 4, 6), (1, 3, 5, 7)), (2, 3, 0, 1)), (1, 0, 3, 2))
         sums = _shuffle(builder, each, each, [0, 4, 8, 12])
         array = context.make_array(signature.args[0])(context, builder, args[0])
         pointer = builder.bitcast(builder.gep(array.data, [args[1]]), sums.type.as_pointer())
@@ -223,23 +223,23 @@ def add_totals(typing, array, offset, a, b, c, d):
 
 
 @intrinsic
-def turn_4(typing, array, offset, stride, a, b, c, d):
-    """Four vectors as columns: write sixteen rows of four, ``stride`` apart, from ``offset`` on."""
+def transpose_4(typing, array, offset, stride, a, b, c, d):
+    """Transpose four vectors: write sixteen rows of four, ``stride`` apart, from ``offset`` on."""
 
     def generate(context, builder, signature, args):
-        def in_turns(x, y, lanes):
+        def interleaved(x, y, lanes):
             """Of each four, these two lanes of x and of y: x y x y."""
             return _shuffle(builder, x, y, [f + k + of for f in range(0, WIDTH, 4) for k in lanes for of in (0, WIDTH)])
 
-        def in_pairs(x, y, lanes):
+        def paired(x, y, lanes):
             """The same as x x y y."""
             return _shuffle(builder, x, y, [f + k + of for f in range(0, WIDTH, 4) for of in (0, WIDTH) for k in lanes])
 
         data, align = context.make_array(signature.args[0])(context, builder, args[0]).data, a.dtype.bitwidth // 8
         for half, lanes in enumerate(((0, 1), (2, 3))):
-            left, right = in_turns(args[3], args[4], lanes), in_turns(args[5], args[6], lanes)
+            left, right = interleaved(args[3], args[4], lanes), interleaved(args[5], args[6], lanes)
             for k, neighbours in enumerate(((0, 1), (2, 3))):
-                columns = in_pairs(left, right, neighbours)
+                columns = paired(left, right, neighbours)
                 for four in range(WIDTH // 4):
                     row = ir.Constant(args[2].type, 4 * four + 2 * half + k)
                     x = _shuffle(builder, columns, columns, list(range(4 * four, 4 * four + 4)))
@@ -255,7 +255,7 @@ def fma(typing, x, y, z):
     """``x y + z`` of vectors; x may be a number.
 
     Fused where the machine can, this product and no other: of ``a b + c d`` either may be, and where d was computed
-    last it had better be ``c d``.
+    last, fusing ``c d`` has the shorter latency.
     """
     kind = z
 

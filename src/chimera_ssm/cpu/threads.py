@@ -1,10 +1,10 @@
-"""Threads for kernels: ranges of tasks on PyTorch's own OpenMP threads, or on a pool of ours.
+"""Threads for kernels: ranges of tasks on PyTorch's OpenMP threads, or on our own pool.
 
 Numba's threading layers either die in a forked child or abort when two Python threads enter, and threads of another
 pool compete with PyTorch's, which keep spinning for a while after each operation. Kernels here are serial, release the
 interpreter lock, and are called as ``kernel(first, last, …)`` on ranges of tasks, by the threads that PyTorch has
-already. Where its OpenMP library cannot be found, and in forked children, where its threads do not exist, a pool of
-ours takes over. The ranges depend on the number of threads only, and tasks do not share what they write, so that
+already has. Where its OpenMP library cannot be found, and in forked children, where its threads do not exist, our own
+pool takes over. The ranges depend on the number of threads only, and tasks do not share what they write, so that
 results are the same from run to run.
 """
 
@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from chimera_ssm.cpu.denormals import without_denormals
+from chimera_ssm.cpu.denormals import denormals_as_zero
 
 #: Multiplications that take about as long as waking a thread, which is a tenth of a millisecond.
 _WORTH_A_THREAD = 1_000_000
@@ -46,33 +46,37 @@ os.register_at_fork(after_in_child=_start_anew)
 def run(kernel: Callable[..., Any], tasks: int, *args: Any, work: float = inf) -> None:
     """Call ``kernel(first, last, *args)`` on ranges that cover ``tasks``, on as many threads as PyTorch may use.
 
-    ``work`` is about how many multiplications there are: little work is done at once, without waking anybody.
+    ``work`` is the approximate number of multiplications: little work is done in the calling thread.
     """
     threads = min(threads_for(work), tasks)
 
-    def share(k: int, n: int) -> None:
-        without_denormals(kernel, tasks * k // n, tasks * (k + 1) // n, *args)
-
     if threads == 1:
-        share(0, 1)
-    elif not _forked and (openmp := _openmp()) is not None:
+        with denormals_as_zero():
+            kernel(0, tasks, *args)
+        return
+
+    def share(k: int, n: int) -> None:
+        with denormals_as_zero():
+            kernel(tasks * k // n, tasks * (k + 1) // n, *args)
+
+    if not _forked and (openmp := _openmp()) is not None:
         _run_on_openmp(openmp, threads, share)
     else:
         _run_on_pool(threads, share)
 
 
 def run_each(calls: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]], tasks: int, work: float = inf) -> None:
-    """`run` for several kernels on the same tasks, one after the other in each thread, without waiting between them."""
+    """`run` for several kernels on the same tasks, one after the other in each thread, without a barrier in between."""
 
-    def all_of_them(first: int, last: int) -> None:
+    def run_all(first: int, last: int) -> None:
         for kernel, args in calls:
             kernel(first, last, *args)
 
-    run(all_of_them, tasks, work=work)
+    run(run_all, tasks, work=work)
 
 
 def threads_for(work: float) -> int:
-    """How many threads so many multiplications are worth."""
+    """Number of threads that pay off for this many multiplications."""
     return int(min(torch.get_num_threads(), 1 + work // _WORTH_A_THREAD))
 
 
@@ -93,7 +97,7 @@ def _run_on_openmp(openmp: ctypes.CDLL, threads: int, share: Callable[[int, int]
 
 @lru_cache(maxsize=1)
 def _openmp() -> ctypes.CDLL | None:
-    """The OpenMP library that PyTorch has loaded; other packages may have brought copies of their own."""
+    """The OpenMP library that PyTorch has loaded; other packages may have loaded their own copies."""
     maps = Path("/proc/self/maps")
     found = re.findall(r"/\S*lib[gi]omp\S*\.so\S*", maps.read_text()) if maps.exists() else []
     for path in sorted(set(found), key=lambda path: "torch" not in path):

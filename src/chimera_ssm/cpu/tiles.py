@@ -1,7 +1,7 @@
 """A block of states: four of the N states of a node by sixteen of its P channels, four vectors in registers."""
 
 from chimera_ssm.cpu.compilation import inlined
-from chimera_ssm.cpu.simd import WIDTH, add_totals, at, fma, load, splat, store
+from chimera_ssm.cpu.simd import WIDTH, add_totals, fma, load, splat, vload, vstore
 
 STATES, CHANNELS = 4, WIDTH
 BLOCK = STATES * CHANNELS
@@ -10,16 +10,16 @@ BLOCK = STATES * CHANNELS
 @inlined
 def read(h, o):
     """The block at offset ``o``: a vector of channels for each state."""
-    return load(h, o), load(h, o + 16), load(h, o + 32), load(h, o + 48)
+    return vload(h, o), vload(h, o + 16), vload(h, o + 32), vload(h, o + 48)
 
 
 @inlined
 def write(h, o, x):
     """Store a block at offset ``o``."""
-    store(h, o, x[0])
-    store(h, o + 16, x[1])
-    store(h, o + 32, x[2])
-    store(h, o + 48, x[3])
+    vstore(h, o, x[0])
+    vstore(h, o + 16, x[1])
+    vstore(h, o + 32, x[2])
+    vstore(h, o + 48, x[3])
 
 
 @inlined
@@ -32,13 +32,13 @@ def plus(x, w, y):
 @inlined
 def outer(b, o, v):
     """``b vᵀ`` for the four numbers at offset ``o`` of ``b`` and a vector of channels."""
-    return at(b, o) * v, at(b, o + 1) * v, at(b, o + 2) * v, at(b, o + 3) * v
+    return load(b, o) * v, load(b, o + 1) * v, load(b, o + 2) * v, load(b, o + 3) * v
 
 
 @inlined
 def inner(y, c, o, x):
     """``y + cᵀ x``: a vector of channels."""
-    return fma(at(c, o + 3), x[3], fma(at(c, o + 2), x[2], fma(at(c, o + 1), x[1], fma(at(c, o), x[0], y))))
+    return fma(load(c, o + 3), x[3], fma(load(c, o + 2), x[2], fma(load(c, o + 1), x[1], fma(load(c, o), x[0], y))))
 
 
 @inlined
@@ -51,7 +51,7 @@ def times(w, x):
 @inlined
 def add_lanes(out, o, x, y):
     """Add ``Σ x y`` of blocks to sixteen numbers at offset ``o``, lane by lane."""
-    store(out, o, fma(x[3], y[3], fma(x[2], y[2], fma(x[1], y[1], fma(x[0], y[0], load(out, o))))))
+    vstore(out, o, fma(x[3], y[3], fma(x[2], y[2], fma(x[1], y[1], fma(x[0], y[0], vload(out, o))))))
 
 
 @inlined

@@ -28,7 +28,7 @@ class Workspace:
     it, no saved tensor of autograd), the buffer returns here. The newest are kept, up to ``limit`` bytes in all.
 
     A buffer may return while its thread is anywhere, here as well, because the garbage collector may free tensors. So
-    nobody waits for the lock: if it is taken, memory is allocated and freed as usual.
+    no thread waits for the lock: if it is taken, memory is allocated and freed as usual.
     """
 
     def __init__(self, limit: int):

@@ -14,7 +14,7 @@ from numba import njit
 import chimera_ssm as chimera
 from chimera_ssm.cpu import simd
 from chimera_ssm.cpu.availability import can_use_kernels
-from chimera_ssm.cpu.denormals import without_denormals
+from chimera_ssm.cpu.denormals import denormals_as_zero
 from chimera_ssm.ops.neumann.cpu import series
 from chimera_ssm.ops.sparse_lu import cpu as lu
 from chimera_ssm.ops.sweep.plan import sweep_plan
@@ -54,12 +54,13 @@ def _halve(a):
 def test_denormal_numbers_are_zero_within_kernels_only():
     smallest = np.finfo(np.float32).smallest_normal
     a, b = np.array([smallest]), np.array([smallest])
-    without_denormals(_halve, a)
+    with denormals_as_zero():
+        _halve(a)
     _halve(b)
     assert a[0] == 0 or not _x86()
     assert b[0] == smallest / 2
-    with pytest.raises(ZeroDivisionError):
-        without_denormals(lambda: 1 // 0)
+    with pytest.raises(ZeroDivisionError), denormals_as_zero():
+        1 // 0  # noqa: B018
     _halve(b)
     assert b[0] == smallest / 4
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from chimera_ssm.cpu.compilation import inlined, kernel
-from chimera_ssm.cpu.simd import WIDTH, at, clear, fma, load, put, room, splat, store, total
+from chimera_ssm.cpu.simd import WIDTH, aligned_empty, clear, fma, horizontal_sum, load, splat, store, vload, vstore
 from chimera_ssm.ops.spmm.kernels import sort_by_target
 from chimera_ssm.topology import Topology
 
@@ -41,7 +41,7 @@ def forward(first, last, plan, power, w, b, x):
     """Tasks are heads times parts times blocks of columns."""
     (_, nodes, K), parts = x.shape, plan.part.size - 1
     blocks = K // LANES
-    terms = room(2 * np.diff(plan.part).max() * LANES, x.dtype)
+    terms = aligned_empty(2 * np.diff(plan.part).max() * LANES, x.dtype)
     for task in range(first, last):
         head, p, c = task // (parts * blocks), task // blocks % parts, task % blocks * LANES
         start, stop = plan.part[p], plan.part[p + 1]
@@ -59,17 +59,17 @@ def forward(first, last, plan, power, w, b, x):
 def backward(first, last, slots, plan, back, power, w, b, g, dw, db):
     """Tasks are heads times parts times slots: ranges of columns, whose gradients ``dw [slots, H, E]`` are apart.
 
-    ``back`` is the plan of the flipped topology. ``db`` is empty if nobody wants it.
+    ``back`` is the plan of the flipped topology. ``db`` is empty if it is not needed.
     """
     (heads, nodes, K), parts, edges = b.shape, plan.part.size - 1, w.shape[1]
     blocks, largest = K // LANES, np.diff(plan.part).max() * LANES
-    terms, adjoint = room(max(1, power.max()) * largest, b.dtype), room(2 * largest, b.dtype)
+    terms, adjoint = aligned_empty(max(1, power.max()) * largest, b.dtype), aligned_empty(2 * largest, b.dtype)
     for task in range(first, last):
         head, p, slot = task // (parts * slots), task // slots % parts, task % slots
         start, stop = plan.part[p], plan.part[p + 1]
         lowest, size = back.begin[start], (stop - start) * LANES
         weights, back_weights = weights_of(plan, start, stop, w, head), weights_of(back, start, stop, w, head)
-        products = room(weights.size * LANES, b.dtype)
+        products = aligned_empty(weights.size * LANES, b.dtype)
         clear(products, 0, products.size)
         for block in range(blocks * slot // slots, blocks * (slot + 1) // slots):
             here = (head * nodes + start) * K + block * LANES
@@ -86,12 +86,12 @@ def backward(first, last, slots, plan, back, power, w, b, g, dw, db):
                 step_back(back, start, stop, back_weights, terms, k * size, adjoint, old, new, products)
                 for t in range(stop - start if db.size else 0):
                     o, row = here + t * K, read(adjoint, new + t * LANES)
-                    store(db, o, load(db, o) + row[0])
-                    store(db, o + WIDTH, load(db, o + WIDTH) + row[1])
+                    vstore(db, o, vload(db, o) + row[0])
+                    vstore(db, o + WIDTH, vload(db, o + WIDTH) + row[1])
                 old, new = new, old
         for e in range(weights.size):
             row = read(products, e * LANES)
-            put(dw, (slot * heads + head) * edges + at(back.edge, lowest + e), total(row[0] + row[1]))
+            store(dw, (slot * heads + head) * edges + load(back.edge, lowest + e), horizontal_sum(row[0] + row[1]))
 
 
 @inlined
@@ -100,7 +100,7 @@ def weights_of(plan, start, stop, w, head):
     lowest = plan.begin[start]
     weights = np.empty(plan.begin[stop] - lowest, w.dtype)
     for e in range(weights.size):
-        put(weights, e, at(w, head * w.shape[1] + at(plan.edge, lowest + e)))
+        store(weights, e, load(w, head * w.shape[1] + load(plan.edge, lowest + e)))
     return weights
 
 
@@ -109,14 +109,14 @@ def any_in(x, o, K, count):
     """Whether a block of columns has anything but zeros."""
     for t in range(count):
         for c in range(LANES):
-            if at(x, o + t * K + c) != 0:
+            if load(x, o + t * K + c) != 0:
                 return True
     return False
 
 
 @inlined
 def gather(x, o, K, block, to, count):
-    """Copy a block of columns of so many rows."""
+    """Copy a block of columns of ``count`` rows."""
     for t in range(count):
         write(block, to + t * LANES, read(x, o + t * K))
 
@@ -124,14 +124,14 @@ def gather(x, o, K, block, to, count):
 @inlined
 def read(x, o):
     """A row of a block."""
-    return load(x, o), load(x, o + WIDTH)
+    return vload(x, o), vload(x, o + WIDTH)
 
 
 @inlined
 def write(x, o, row):
     """Store a row of a block."""
-    store(x, o, row[0])
-    store(x, o + WIDTH, row[1])
+    vstore(x, o, row[0])
+    vstore(x, o + WIDTH, row[1])
 
 
 @inlined
@@ -140,8 +140,8 @@ def step(plan, start, stop, weights, b, here, K, terms, old, new):
     lowest = plan.begin[start]
     for t in range(start, stop):
         x = read(b, here + (t - start) * K)
-        for e in range(at(plan.begin, t), at(plan.begin, t + 1)):
-            a, row = at(weights, e - lowest), read(terms, old + (at(plan.source, e) - start) * LANES)
+        for e in range(load(plan.begin, t), load(plan.begin, t + 1)):
+            a, row = load(weights, e - lowest), read(terms, old + (load(plan.source, e) - start) * LANES)
             x = fma(a, row[0], x[0]), fma(a, row[1], x[1])
         write(terms, new + (t - start) * LANES, x)
 
@@ -152,9 +152,9 @@ def step_back(back, start, stop, weights, terms, before, adjoint, old, new, prod
     lowest, zero = back.begin[start], splat(weights.dtype.type(0))
     for s in range(start, stop):
         term, x = read(terms, before + (s - start) * LANES), (zero, zero)
-        for e in range(at(back.begin, s), at(back.begin, s + 1)):
-            a, q = at(weights, e - lowest), (e - lowest) * LANES
-            y, product = read(adjoint, old + (at(back.source, e) - start) * LANES), read(products, q)
+        for e in range(load(back.begin, s), load(back.begin, s + 1)):
+            a, q = load(weights, e - lowest), (e - lowest) * LANES
+            y, product = read(adjoint, old + (load(back.source, e) - start) * LANES), read(products, q)
             x = fma(a, y[0], x[0]), fma(a, y[1], x[1])
             write(products, q, (fma(y[0], term[0], product[0]), fma(y[1], term[1], product[1])))
         write(adjoint, new + (s - start) * LANES, x)

@@ -56,15 +56,15 @@ class _ScanMix(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, V: Tensor, topologies: list[Topology], exclude_diagonal: bool, *tensors: Tensor) -> Tensor:
         save_arguments(ctx, (V, topologies, exclude_diagonal, *tensors))
-        ctx.strict = [exclude_diagonal and d > 0 for d in range(len(topologies))]
+        ctx.exclude = [exclude_diagonal and d > 0 for d in range(len(topologies))]
         if not values_wanted():
             return torch.empty_like(V)
         v = _channels(V.detach())
         y, tasks, calls = empty_like(v), _tasks(v), []
-        for topology, strict, w, scale, C, B in zip(topologies, ctx.strict, *split_args(tensors), strict=True):
+        for topology, exclude, w, scale, C, B in zip(topologies, ctx.exclude, *split_args(tensors), strict=True):
             b, c = (padded(x.detach(), 16).flatten(0, 1) for x in (B, C))
             arrays = *arrays_of(w.flatten(0, 1), scale.flatten(0, 1), b, c), _memory(v), _memory(y)
-            calls.append((kernels.forward, (not calls, _line(topology, strict, v, c), arrays)))
+            calls.append((kernels.forward, (not calls, _line(topology, exclude, v, c), arrays)))
         threads.run_each(calls, tasks, len(topologies) * _work(v, tensors[-1]))
         return not_a_view(y[..., : V.shape[3]])
 
@@ -74,7 +74,7 @@ class _ScanMix(torch.autograd.Function):
         (V, _, _, *tensors), topologies = ctx.saved_tensors, ctx.others[1]
         v, g = _channels(V), _channels(grads[0])
         dv, ranges = empty_like(v), min(threads.threads_for(_work(v, tensors[-1])), _tasks(v))
-        several = list(zip(topologies, ctx.strict, *split_args(tuple(tensors)), strict=True))
+        several = list(zip(topologies, ctx.exclude, *split_args(tuple(tensors)), strict=True))
         # Long lines one after the other, because each needs large buffers for sums.
         at_once = len(several) if v.shape[2] <= _AT_ONCE else 1
         gradients: list[tuple[Tensor, ...]] = []
@@ -89,9 +89,9 @@ def _adjoints(
 ) -> list[tuple[Tensor, ...]]:
     """Gradients of weight, scale, C and B of each topology; those of V are added to ``dv``, or set if ``fresh``."""
     inputs, calls, sums = [], [], []
-    for topology, strict, w, scale, C, B in several:
+    for topology, exclude, w, scale, C, B in several:
         b, c = (padded(x, 16).flatten(0, 1) for x in (B, C))
-        inputs.append((_line(topology, strict, v, c), w.flatten(0, 1), scale.flatten(0, 1), b, c))
+        inputs.append((_line(topology, exclude, v, c), w.flatten(0, 1), scale.flatten(0, 1), b, c))
     scratch = empty(ranges, max(_states_before(line, v, c, ranges) for line, *_, c in inputs), like=v)
     for line, w, scale, b, c in inputs:
         dw, dscale = (empty(line.parts, *x.shape, like=v) for x in (w, scale))
@@ -134,7 +134,7 @@ def _tasks(v: Tensor) -> int:
     return v.shape[0] * v.shape[1] * v.shape[3] // _width(v)
 
 
-def _line(topology: Topology, strict: bool, v: Tensor, C: Tensor) -> Line:
+def _line(topology: Topology, exclude: bool, v: Tensor, C: Tensor) -> Line:
     """How a line is divided: chunks of equal size, and bundles of whole groups where these are small enough."""
     (node, edge), width, nodes = topology.cached(_path), _width(v), topology.num_nodes
     chunk = -(-nodes // (16 * -(-nodes // _CHUNK))) * 16
@@ -142,7 +142,7 @@ def _line(topology: Topology, strict: bool, v: Tensor, C: Tensor) -> Line:
     bundle = max(1, min(_BUNDLE // states, _BEFORE // (states * -(-nodes // chunk))))
     group = _tasks(v) // C.shape[0]
     bundle = max(bundle // group * group, min(bundle, group))
-    return Line(node, edge, v.shape[1], v.shape[3] // width, width, chunk, bundle, strict)
+    return Line(node, edge, v.shape[1], v.shape[3] // width, width, chunk, bundle, exclude)
 
 
 def _states_before(line: Line, v: Tensor, C: Tensor, ranges: int) -> int:

@@ -7,9 +7,9 @@ Within a chunk of Q nodes the mix goes through its mask, from chunk to chunk thr
 
 where h is the state before the chunk and h' the one after it. A line may be several paths: a is 0 where one begins.
 
-A task is one head and ``width`` of its P channels. Bundles of tasks go through one chunk after the other, so that those
-that share B and C find what is made of them in a cache. Arrays: ``w [H, E]``, ``beta [H, T]``, ``B, C [G, T, N]``, with
-all leading dimensions in H and G; ``V, Y [Z, H/Z, T, P]`` are memory with strides of their own for all but P. Q, N and
+A task is one head and ``width`` of its P channels. Bundles of tasks go through one chunk after the other, so that tasks
+that share B and C find their products in a cache. Arrays: ``w [H, E]``, ``beta [H, T]``, ``B, C [G, T, N]``, with
+all leading dimensions in H and G; ``V, Y [Z, H/Z, T, P]`` are memory with strides for all dimensions but P. Q, N and
 width are multiples of 16. Matrices are as in `products`; states are ``[N, width]``.
 """
 
@@ -22,15 +22,15 @@ from chimera_ssm.cpu.gemm import (
     matrix,
     multiply,
     multiply_lower,
+    multiply_lower_transposed,
     multiply_to_lower,
-    multiply_turned_lower,
-    turn,
+    transpose,
 )
-from chimera_ssm.cpu.simd import WIDTH, at, clear, fma, load, put, room, splat, store, total
+from chimera_ssm.cpu.simd import WIDTH, aligned_empty, clear, fma, horizontal_sum, load, splat, store, vload, vstore
 
 
 class Line(NamedTuple):
-    """A line, and how it is worked on.
+    """A line, and how it is divided.
 
     Attributes:
         node: of each step, ``[T]``.
@@ -40,7 +40,7 @@ class Line(NamedTuple):
         width: channels of a task.
         chunk: steps of a chunk.
         bundle: tasks that go through chunks together.
-        strict: whether nodes do not hear themselves: L has zeros on its diagonal where it masks C Bᵀ.
+        exclude_diagonal: whether L has zeros on its diagonal where it masks C Bᵀ.
     """
 
     node: np.ndarray
@@ -50,7 +50,7 @@ class Line(NamedTuple):
     width: int
     chunk: int
     bundle: int
-    strict: bool
+    exclude_diagonal: bool
 
 
 @inlined
@@ -65,7 +65,7 @@ def rows_of(out, X, origin, stride, count, line, start, stop):
     """Numbers of the nodes of a chunk, from ``origin`` on, ``count`` of each as a row; zeros after the end."""
     for k in range(start, stop):
         for p in range(0, count, WIDTH):
-            store(out[0], (k - start) * out[2] + p, load(X, origin + at(line.node, k) * stride + p))
+            vstore(out[0], (k - start) * out[2] + p, vload(X, origin + load(line.node, k) * stride + p))
     clear_rows(out, stop - start, line.chunk, count)
 
 
@@ -74,10 +74,10 @@ def values_of(v, V, task, beta, line, start, stop):
     """The rows of v = β V."""
     origin, b = origin_of(V, task, line), task // line.parts * line.node.size
     for k in range(start, stop):
-        t = at(line.node, k)
-        factor, o = splat(at(beta, b + t)), origin + t * V[1][2]
+        t = load(line.node, k)
+        factor, o = splat(load(beta, b + t)), origin + t * V[1][2]
         for p in range(0, line.width, WIDTH):
-            store(v[0], (k - start) * v[2] + p, factor * load(V[0], o + p))
+            vstore(v[0], (k - start) * v[2] + p, factor * vload(V[0], o + p))
     clear_rows(v, stop - start, line.chunk, line.width)
 
 
@@ -92,19 +92,19 @@ def clear_rows(x, first, last, count):
 def scale_rows(x, rows, count, factors, o):
     """Row i of x times ``factors[o + i]``."""
     for i in range(rows):
-        factor = splat(at(factors, o + i))
+        factor = splat(load(factors, o + i))
         for p in range(i * x[2], i * x[2] + count, WIDTH):
-            store(x[0], p, factor * load(x[0], p))
+            vstore(x[0], p, factor * vload(x[0], p))
 
 
 @inlined
 def weights_of(a, w, head, line, start, stop):
-    """What enters each step of a chunk; 1 after the end, so that what is handed on stays as it is."""
+    """The weight into each step of a chunk; 1 after the end, so that the state does not change there."""
     for k in range(start, stop):
-        e = at(line.edge, k)
-        put(a, k - start, at(w, head * w.shape[1] + e) if e >= 0 else w.dtype.type(0))
+        e = load(line.edge, k)
+        store(a, k - start, load(w, head * w.shape[1] + e) if e >= 0 else w.dtype.type(0))
     for k in range(stop - start, line.chunk):
-        put(a, k, w.dtype.type(1))
+        store(a, k, w.dtype.type(1))
 
 
 @inlined
@@ -112,17 +112,17 @@ def mask_of(L, begin, a, size):
     """L of a chunk, ``L_i = a_i L_{i−1}`` and 1 on the diagonal, sixteen columns after sixteen; and ``begin``."""
     x, stride = L[0], L[2]
     unit = np.zeros(2 * WIDTH, x.dtype)
-    put(unit, WIDTH, x.dtype.type(1))
+    store(unit, WIDTH, x.dtype.type(1))
     for j in range(0, size, WIDTH):
         row = splat(x.dtype.type(0))
         for i in range(j, j + WIDTH):
-            row = fma(at(a, i), row, load(unit, WIDTH + j - i))
-            store(x, i * stride + j, row)
+            row = fma(load(a, i), row, vload(unit, WIDTH + j - i))
+            vstore(x, i * stride + j, row)
         for i in range(j + WIDTH, size):
-            row = at(a, i) * row
-            store(x, i * stride + j, row)
+            row = load(a, i) * row
+            vstore(x, i * stride + j, row)
     for i in range(size):
-        put(begin, i, at(a, 0) * at(x, i * stride))
+        store(begin, i, load(a, 0) * load(x, i * stride))
 
 
 @kernel
@@ -131,7 +131,7 @@ def forward(first, last, fresh, line, arrays):
     w, beta, B, C, V, Y = arrays
     (heads, _), (groups, nodes, N), dtype = w.shape, B.shape, B.dtype
     size, width, chunks, states = line.chunk, line.width, -(-nodes // line.chunk), N * line.width
-    memory = room(min(line.bundle, last - first) * states, dtype)
+    memory = aligned_empty(min(line.bundle, last - first) * states, dtype)
     b, c, bt, CB = matrix(size, N, dtype), matrix(size, N, dtype), matrix(N, size, dtype), matrix(size, size, dtype)
     L, S, v, y = (
         matrix(size, size, dtype),
@@ -139,7 +139,7 @@ def forward(first, last, fresh, line, arrays):
         matrix(size, width, dtype),
         matrix(size, width, dtype),
     )
-    a, begin = room(size, dtype), room(size, dtype)
+    a, begin = aligned_empty(size, dtype), aligned_empty(size, dtype)
     for low in range(first, last, line.bundle):
         clear(memory, 0, memory.size)
         for chunk in range(chunks):
@@ -150,19 +150,19 @@ def forward(first, last, fresh, line, arrays):
                     group = head * groups // heads
                     rows_of(b, B, group * nodes * N, N, N, line, start, stop)
                     rows_of(c, C, group * nodes * N, N, N, line, start, stop)
-                    turn(bt, b, size, N)
+                    transpose(bt, b, size, N)
                     multiply_to_lower(0, CB, size, c, bt, N)
                 weights_of(a, w, head, line, start, stop)
                 mask_of(L, begin, a, size)
                 values_of(v, V, task, beta, line, start, stop)
-                hear(y, begin, L, S, CB, c, h, v, N, chunk > 0, line)
+                chunk_output(y, begin, L, S, CB, c, h, v, N, chunk > 0, line)
                 add_rows(Y[0], origin_of(Y, task, line), Y[1][2], y, width, line, start, stop, fresh)
                 if chunk < chunks - 1:
-                    hand_on(h, begin, L, b, v, size, width, N)
+                    update_state(h, begin, L, b, v, size, width, N)
 
 
 @inlined
-def hear(y, begin, L, S, CB, c, h, v, N, continued, line):
+def chunk_output(y, begin, L, S, CB, c, h, v, N, continued, line):
     """``y = begin · C h + (L ⊙ C Bᵀ) v``, the first only if a chunk continues others."""
     size, width = line.chunk, line.width
     if continued:
@@ -170,8 +170,8 @@ def hear(y, begin, L, S, CB, c, h, v, N, continued, line):
         scale_rows(y, size, width, begin, 0)
     for i in range(size):
         for j in range(0, i + 1, WIDTH):
-            store(S[0], i * S[2] + j, load(L[0], i * L[2] + j) * load(CB[0], i * CB[2] + j))
-    if line.strict:
+            vstore(S[0], i * S[2] + j, vload(L[0], i * L[2] + j) * vload(CB[0], i * CB[2] + j))
+    if line.exclude_diagonal:
         clear_diagonal(S, size)
     multiply_lower(1 if continued else 0, y, size, width, S, v)
 
@@ -180,23 +180,23 @@ def hear(y, begin, L, S, CB, c, h, v, N, continued, line):
 def clear_diagonal(x, size):
     """Zeros on the diagonal."""
     for i in range(size):
-        put(x[0], i * x[2] + i, x[0].dtype.type(0))
+        store(x[0], i * x[2] + i, x[0].dtype.type(0))
 
 
 @inlined
-def hand_on(h, begin, L, b, v, size, width, N):
-    """``h ← begin_{Q−1} h + Bᵀ (end · v)``; v is gone then."""
+def update_state(h, begin, L, b, v, size, width, N):
+    """``h ← begin_{Q−1} h + Bᵀ (end · v)``; overwrites v."""
     scale_rows(v, size, width, L[0], (size - 1) * L[2])
-    multiply(at(begin, size - 1), h, N, width, (b[0], 0, 1), b[2], v, size)
+    multiply(load(begin, size - 1), h, N, width, (b[0], 0, 1), b[2], v, size)
 
 
 @inlined
 def add_rows(Y, origin, stride, y, count, line, start, stop, fresh):
-    """Rows of a chunk, ``count`` numbers of each, to where they belong."""
+    """Add rows of a chunk, ``count`` numbers of each, to those of their nodes, or set these if ``fresh``."""
     for k in range(start, stop):
         for p in range(0, count, WIDTH):
-            o, x = origin + at(line.node, k) * stride + p, load(y[0], (k - start) * y[2] + p)
-            store(Y, o, x if fresh else x + load(Y, o))
+            o, x = origin + load(line.node, k) * stride + p, vload(y[0], (k - start) * y[2] + p)
+            vstore(Y, o, x if fresh else x + vload(Y, o))
 
 
 @kernel
@@ -210,7 +210,7 @@ def backward(first, last, fresh, ranges, line, arrays, scratch):
         ∂begin = Σ_n C ⊙ G hᵀ          ∂B = (D ⊙ L)ᵀ C + end · v λᵀ
         ∂end = Σ_n B ⊙ v λᵀ            λ ← begin_{Q−1} λ + Cᵀ (begin · G)
 
-    Tasks are divided into ``ranges``, each with gradients of B and C of its own, so that their sum does not depend on
+    Tasks are divided into ``ranges``, each with separate gradients of B and C, so that their sum does not depend on
     timing: ``dw [P/width, H, E]`` and ``dbeta [P/width, H, T]`` are set, ``dB, dC [ranges, G, T, N]`` are added to, and
     so is dV unless ``fresh``.
     """
@@ -218,12 +218,12 @@ def backward(first, last, fresh, ranges, line, arrays, scratch):
     (heads, _), (groups, nodes, N), dtype = w.shape, B.shape, B.dtype
     size, width, tasks = line.chunk, line.width, heads * line.parts
     chunks, states, most = -(-nodes // size), N * width, min(line.bundle, -(-tasks // ranges))
-    memory = room(most * states, dtype)
-    share, own = room_to_share(size, N, dtype), room_of_own(size, width, N, dtype)
+    memory = aligned_empty(most * states, dtype)
+    share, own = group_buffers(size, N, dtype), task_buffers(size, width, N, dtype)
     for r in range(first, last):
         before, end = scratch[r], tasks * (r + 1) // ranges
         for low in range(tasks * r // ranges, end, line.bundle):
-            recall(before, low, min(low + line.bundle, end), own, share.b, w, beta, B, V, line)
+            recompute_states(before, low, min(low + line.bundle, end), own, share.b, w, beta, B, V, line)
             clear(memory, 0, memory.size)
             for chunk in range(chunks - 1, -1, -1):
                 start, stop, group = chunk * size, min((chunk + 1) * size, nodes), -1
@@ -231,19 +231,19 @@ def backward(first, last, fresh, ranges, line, arrays, scratch):
                     head = task // line.parts
                     if head * groups // heads != group:
                         if group >= 0:
-                            leave_share(share, own, dB, dC, r * groups + group, line, start, stop)
+                            store_group(share, own, dB, dC, r * groups + group, line, start, stop)
                         group = head * groups // heads
-                        enter_share(share, B, C, group, line, start, stop)
+                        load_group(share, B, C, group, line, start, stop)
                     h = before, ((task - low) * chunks + chunk) * states, width
                     carried = memory, (task - low) * states, width
-                    enter_own(own, w, beta, V, G, task, line, start, stop)
+                    load_task(own, w, beta, V, G, task, line, start, stop)
                     chunk_adjoint(own, share, h, carried, chunk > 0, chunk < chunks - 1, line, N)
-                    leave_own(own, beta, V, dw, dbeta, dV, task, fresh, line, start, stop)
-                leave_share(share, own, dB, dC, r * groups + group, line, start, stop)
+                    store_task(own, beta, V, dw, dbeta, dV, task, fresh, line, start, stop)
+                store_group(share, own, dB, dC, r * groups + group, line, start, stop)
 
 
 @kernel
-def recall(before, low, high, own, b, w, beta, B, V, line):
+def recompute_states(before, low, high, own, b, w, beta, B, V, line):
     """The states of tasks ``low`` to ``high`` before each chunk but the first, ``[tasks, chunks, N, width]``."""
     (heads, _), (groups, nodes, N), size, width = w.shape, B.shape, line.chunk, line.width
     chunks, states = -(-nodes // size), N * width
@@ -260,16 +260,16 @@ def recall(before, low, high, own, b, w, beta, B, V, line):
             values_of(own.v, V, task, beta, line, start, stop)
             remaining = B.dtype.type(1)
             for j in range(size - 1, -1, -1):
-                put(own.dend, j, remaining)
-                remaining *= at(own.a, j)
+                store(own.dend, j, remaining)
+                remaining *= load(own.a, j)
             scale_rows(own.v, size, width, own.dend, 0)
             for k in range(o, o + states, WIDTH):
-                store(before, k + states, remaining * load(before, k))
+                vstore(before, k + states, remaining * vload(before, k))
             multiply(1, (before, o + states, width), N, width, (b[0], 0, 1), b[2], own.v, size)
 
 
-class Share(NamedTuple):
-    """What the tasks of a group share: B, C, their transposes, C Bᵀ; gradients of these transposes and of C Bᵀ."""
+class GroupBuffers(NamedTuple):
+    """Buffers that the tasks of a group share: B, C, their transposes, C Bᵀ; gradients of the last three."""
 
     b: tuple
     c: tuple
@@ -281,8 +281,8 @@ class Share(NamedTuple):
     dCB: tuple
 
 
-class Own(NamedTuple):
-    """What a task has for itself: vectors ``[Q]``, with da and so on their gradients, and matrices."""
+class TaskBuffers(NamedTuple):
+    """Buffers of one task: vectors ``[Q]``, with da and so on their gradients, and matrices."""
 
     a: np.ndarray
     begin: np.ndarray
@@ -302,18 +302,18 @@ class Own(NamedTuple):
 
 
 @inlined
-def room_to_share(size, N, dtype):
-    """An empty `Share`."""
+def group_buffers(size, N, dtype):
+    """Empty `GroupBuffers`."""
     b, c, bt, ct = matrix(size, N, dtype), matrix(size, N, dtype), matrix(N, size, dtype), matrix(N, size, dtype)
     dbt, dct = matrix(N, size, dtype), matrix(N, size, dtype)
-    return Share(b, c, bt, ct, matrix(size, size, dtype), dbt, dct, matrix(size, size, dtype))
+    return GroupBuffers(b, c, bt, ct, matrix(size, size, dtype), dbt, dct, matrix(size, size, dtype))
 
 
 @inlined
-def room_of_own(size, width, N, dtype):
-    """An empty `Own`."""
-    a, begin = room(size, dtype), room(size, dtype)
-    da, dbegin, dend = room(size, dtype), room(size, dtype), room(size, dtype)
+def task_buffers(size, width, N, dtype):
+    """Empty `TaskBuffers`."""
+    a, begin = aligned_empty(size, dtype), aligned_empty(size, dtype)
+    da, dbegin, dend = aligned_empty(size, dtype), aligned_empty(size, dtype), aligned_empty(size, dtype)
     v, g, dv, u = (
         matrix(size, width, dtype),
         matrix(size, width, dtype),
@@ -322,18 +322,18 @@ def room_of_own(size, width, N, dtype):
     )
     vt, gt, x = matrix(width, size, dtype), matrix(width, size, dtype), matrix(N, size, dtype)
     L, S, D = matrix(size, size, dtype), matrix(size, size, dtype), matrix(size, size, dtype)
-    return Own(a, begin, da, dbegin, dend, v, vt, g, gt, L, S, D, x, dv, u)
+    return TaskBuffers(a, begin, da, dbegin, dend, v, vt, g, gt, L, S, D, x, dv, u)
 
 
 @inlined
-def enter_share(share, B, C, group, line, start, stop):
-    """B and C of a chunk, what is made of them, and gradients of 0."""
+def load_group(share, B, C, group, line, start, stop):
+    """B and C of a chunk, their products, and gradients set to 0."""
     size, N = line.chunk, B.shape[2]
     origin = group * B.shape[1] * N
     rows_of(share.b, B, origin, N, N, line, start, stop)
     rows_of(share.c, C, origin, N, N, line, start, stop)
-    turn(share.bt, share.b, size, N)
-    turn(share.ct, share.c, size, N)
+    transpose(share.bt, share.b, size, N)
+    transpose(share.ct, share.c, size, N)
     multiply_to_lower(0, share.CB, size, share.c, share.bt, N)
     clear_rows(share.dbt, 0, N, size)
     clear_rows(share.dct, 0, N, size)
@@ -341,28 +341,28 @@ def enter_share(share, B, C, group, line, start, stop):
 
 
 @inlined
-def leave_share(share, own, dB, dC, group, line, start, stop):
-    """``∂C += dCB B + dctᵀ``, ``∂B += dCBᵀ C + dbtᵀ``, for which the places of c and b are used at last."""
+def store_group(share, own, dB, dC, group, line, start, stop):
+    """``∂C += dCB B + dctᵀ``, ``∂B += dCBᵀ C + dbtᵀ``."""
     size, N = line.chunk, dB.shape[3]
     rows = matrix(size, N, dB.dtype)
-    turn(rows, share.dct, N, size)
+    transpose(rows, share.dct, N, size)
     multiply_lower(1, rows, size, N, share.dCB, share.b)
     add_rows(dC, group * dC.shape[2] * N, N, rows, N, line, start, stop, False)
-    turn(rows, share.dbt, N, size)
-    multiply_turned_lower(1, rows, size, N, share.dCB, share.c)
+    transpose(rows, share.dbt, N, size)
+    multiply_lower_transposed(1, rows, size, N, share.dCB, share.c)
     add_rows(dB, group * dB.shape[2] * N, N, rows, N, line, start, stop, False)
 
 
 @inlined
-def enter_own(own, w, beta, V, G, task, line, start, stop):
+def load_task(own, w, beta, V, G, task, line, start, stop):
     """Weights, mask, v and incoming gradients of a task's chunk."""
     size, width = line.chunk, line.width
     weights_of(own.a, w, task // line.parts, line, start, stop)
     mask_of(own.L, own.begin, own.a, size)
     values_of(own.v, V, task, beta, line, start, stop)
     rows_of(own.g, G[0], origin_of(G, task, line), G[1][2], width, line, start, stop)
-    turn(own.vt, own.v, size, width)
-    turn(own.gt, own.g, size, width)
+    transpose(own.vt, own.v, size, width)
+    transpose(own.gt, own.g, size, width)
 
 
 @inlined
@@ -378,28 +378,28 @@ def chunk_adjoint(own, share, h, carried, continued, continues, line, N):
         multiply(0, own.x, N, size, carried, 1, own.vt, width)
         add_inner(own.dend, share.dbt, own.x, share.bt, L[0], (size - 1) * L[2], N, size)
         if continued:
-            put(own.dbegin, size - 1, at(own.dbegin, size - 1) + inner(h, carried, N * width))
+            store(own.dbegin, size - 1, load(own.dbegin, size - 1) + inner(h, carried, N * width))
     multiply_to_lower(0, own.D, size, own.g, own.vt, width)
     mask_adjoint(own, share, line)
-    multiply_turned_lower(0, own.dv, size, width, own.S, own.g)
+    multiply_lower_transposed(0, own.dv, size, width, own.S, own.g)
     if continues:
         multiply(0, own.u, size, width, share.b, 1, carried, N)
         add_scaled_rows(own.dv, own.u, size, width, L[0], (size - 1) * L[2])
     if continued:
         scale_rows(own.g, size, width, own.begin, 0)
-        multiply(at(own.begin, size - 1), carried, N, width, (share.c[0], 0, 1), share.c[2], own.g, size)
+        multiply(load(own.begin, size - 1), carried, N, width, (share.c[0], 0, 1), share.c[2], own.g, size)
 
 
 @inlined
 def add_inner(dfactor, dmatrix, x, y, factor, o, N, size):
     """Add ``Σ_n y ⊙ x`` to a gradient ``[Q]``, and ``factor · x`` to one ``[N, Q]``."""
     for q in range(0, size, WIDTH):
-        f, d = load(factor, o + q), load(dfactor, q)
+        f, d = vload(factor, o + q), vload(dfactor, q)
         for n in range(N):
-            z = load(x[0], n * x[2] + q)
-            d = fma(load(y[0], n * y[2] + q), z, d)
-            store(dmatrix[0], n * dmatrix[2] + q, fma(f, z, load(dmatrix[0], n * dmatrix[2] + q)))
-        store(dfactor, q, d)
+            z = vload(x[0], n * x[2] + q)
+            d = fma(vload(y[0], n * y[2] + q), z, d)
+            vstore(dmatrix[0], n * dmatrix[2] + q, fma(f, z, vload(dmatrix[0], n * dmatrix[2] + q)))
+        vstore(dfactor, q, d)
 
 
 @inlined
@@ -407,64 +407,64 @@ def inner(x, y, size):
     """``Σ x y`` of states."""
     s0 = s1 = splat(x[0].dtype.type(0))
     for k in range(0, size, 2 * WIDTH):
-        s0 = fma(load(x[0], x[1] + k), load(y[0], y[1] + k), s0)
-        s1 = fma(load(x[0], x[1] + k + WIDTH), load(y[0], y[1] + k + WIDTH), s1)
-    return total(s0 + s1)
+        s0 = fma(vload(x[0], x[1] + k), vload(y[0], y[1] + k), s0)
+        s1 = fma(vload(x[0], x[1] + k + WIDTH), vload(y[0], y[1] + k + WIDTH), s1)
+    return horizontal_sum(s0 + s1)
 
 
 @inlined
 def add_scaled_rows(x, y, rows, count, factors, o):
     """Add row i of y times ``factors[o + i]`` to that of x."""
     for i in range(rows):
-        factor = splat(at(factors, o + i))
+        factor = splat(load(factors, o + i))
         for p in range(0, count, WIDTH):
-            store(x[0], i * x[2] + p, fma(factor, load(y[0], i * y[2] + p), load(x[0], i * x[2] + p)))
+            vstore(x[0], i * x[2] + p, fma(factor, vload(y[0], i * y[2] + p), vload(x[0], i * x[2] + p)))
 
 
 @inlined
 def mask_adjoint(own, share, line):
     """S = L ⊙ C Bᵀ, ``∂(C Bᵀ) += D ⊙ L``, and through ``∂L`` the gradients of a: ``Λ_i = ∂L_i + a_{i+1} Λ_{i+1}``."""
     (D, _, ds), (L, _, ls), S, CB, dCB, size = own.D, own.L, own.S, share.CB, share.dCB, line.chunk
-    if line.strict:
+    if line.exclude_diagonal:
         clear_diagonal(own.D, size)
     for i in range(size):
         for j in range(0, i + 1, WIDTH):
-            d, x, s, o = load(D, i * ds + j), load(L, i * ls + j), load(CB[0], i * CB[2] + j), i * dCB[2] + j
-            store(S[0], i * S[2] + j, x * s)
-            store(dCB[0], o, fma(d, x, load(dCB[0], o)))
-            store(D, i * ds + j, d * s)
-    if line.strict:
+            d, x, s, o = vload(D, i * ds + j), vload(L, i * ls + j), vload(CB[0], i * CB[2] + j), i * dCB[2] + j
+            vstore(S[0], i * S[2] + j, x * s)
+            vstore(dCB[0], o, fma(d, x, vload(dCB[0], o)))
+            vstore(D, i * ds + j, d * s)
+    if line.exclude_diagonal:
         clear_diagonal(S, size)
-    first = at(own.dbegin, 0) * at(L, 0)
+    first = load(own.dbegin, 0) * load(L, 0)
     for i in range(size):
-        put(D, i * ds, at(D, i * ds) + at(own.a, 0) * at(own.dbegin, i))
-        first += at(own.dbegin, i) * at(L, i * ls) if i > 0 else 0
-    put(own.da, 0, first)
+        store(D, i * ds, load(D, i * ds) + load(own.a, 0) * load(own.dbegin, i))
+        first += load(own.dbegin, i) * load(L, i * ls) if i > 0 else 0
+    store(own.da, 0, first)
     for j in range(0, size, WIDTH):
-        store(D, (size - 1) * ds + j, load(D, (size - 1) * ds + j) + load(own.dend, j))
+        vstore(D, (size - 1) * ds + j, vload(D, (size - 1) * ds + j) + vload(own.dend, j))
     for i in range(size - 1, 0, -1):
-        factor, d = splat(at(own.a, i)), splat(D.dtype.type(0))
+        factor, d = splat(load(own.a, i)), splat(D.dtype.type(0))
         for j in range(0, i, WIDTH):
-            x, o = load(D, i * ds + j), (i - 1) * ds + j
-            d = fma(x, load(L, (i - 1) * ls + j), d)
-            store(D, o, fma(factor, x, load(D, o)))
-        put(own.da, i, total(d))
+            x, o = vload(D, i * ds + j), (i - 1) * ds + j
+            d = fma(x, vload(L, (i - 1) * ls + j), d)
+            vstore(D, o, fma(factor, x, vload(D, o)))
+        store(own.da, i, horizontal_sum(d))
 
 
 @inlined
-def leave_own(own, beta, V, dw, dbeta, dV, task, fresh, line, start, stop):
-    """Gradients of a task's chunk to where they belong; those of V are added to others, or the first if ``fresh``."""
+def store_task(own, beta, V, dw, dbeta, dV, task, fresh, line, start, stop):
+    """Store the gradients of a task's chunk; those of V are added, or set if ``fresh``."""
     heads, nodes, head = beta.shape[0], line.node.size, task // line.parts
     row = task % line.parts * heads + head
     vo, do = origin_of(V, task, line), origin_of(dV, task, line)
     for k in range(start, stop):
-        t, i, e = at(line.node, k), k - start, at(line.edge, k)
-        x, y, factor = vo + t * V[1][2], do + t * dV[1][2], splat(at(beta, head * nodes + t))
+        t, i, e = load(line.node, k), k - start, load(line.edge, k)
+        x, y, factor = vo + t * V[1][2], do + t * dV[1][2], splat(load(beta, head * nodes + t))
         d = splat(beta.dtype.type(0))
         for p in range(0, line.width, WIDTH):
-            dv = load(own.dv[0], i * own.dv[2] + p)
-            d = fma(dv, load(V[0], x + p), d)
-            store(dV[0], y + p, factor * dv if fresh else fma(factor, dv, load(dV[0], y + p)))
-        put(dbeta, row * nodes + t, total(d))
+            dv = vload(own.dv[0], i * own.dv[2] + p)
+            d = fma(dv, vload(V[0], x + p), d)
+            vstore(dV[0], y + p, factor * dv if fresh else fma(factor, dv, vload(dV[0], y + p)))
+        store(dbeta, row * nodes + t, horizontal_sum(d))
         if e >= 0:
-            put(dw, row * dw.shape[2] + e, at(own.da, i))
+            store(dw, row * dw.shape[2] + e, load(own.da, i))

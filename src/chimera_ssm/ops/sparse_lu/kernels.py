@@ -10,17 +10,17 @@ from chimera_ssm.cpu.compilation import inlined, kernel
 from chimera_ssm.cpu.simd import (
     WIDTH,
     aligned,
-    at,
+    aligned_empty,
     fma,
     largest,
     load,
-    load_8,
-    put,
-    room,
     splat,
     splat_8,
     store,
-    store_past,
+    vload,
+    vload_8,
+    vstore,
+    vstore_nontemporal,
 )
 
 LANES = 8
@@ -54,46 +54,46 @@ def factorize(first, last, plan, weight, lower, upper, inverse, growth):
         grown = zero
         for e in range(edge_origin, plan.edge_begin[end]):
             for l in range(lanes):
-                put(edge_weight, LANES * (e - edge_origin) + l, at(weight, (head + l) * edges + at(plan.edge, e)))
+                store(edge_weight, LANES * (e - edge_origin) + l, load(weight, (head + l) * edges + load(plan.edge, e)))
         for i in range(begin, end):
             here = LANES * (i - begin)
-            for e in range(at(plan.edge_begin, i), at(plan.edge_begin, i + 1)):
-                o = LANES * (at(plan.edge_column, e) - begin)
-                store(row, o, zero - load_8(edge_weight, LANES * (e - edge_origin)))
-            store(row, here, load_8(row, here) + one)
-            for q in range(at(plan.lower_begin, i), at(plan.lower_begin, i + 1)):
-                k = at(plan.lower_column, q)
-                left = load_8(row, LANES * (k - begin))
-                store(row, LANES * (k - begin), zero)
-                grown = largest(left * load_8(peak, LANES * (k - begin)), grown)
-                for r in range(at(plan.upper_begin, k), at(plan.upper_begin, k + 1)):
-                    o = LANES * (at(plan.upper_column, r) - begin)
-                    store(row, o, load_8(row, o) + left * load_8(U, LANES * (r - origin)))
-                store(lane, 0, zero - left * load_8(pivot, LANES * (k - begin)))
-                deal(lane, lower, head * entries + q, entries, lanes)
-            diagonal, top = load_8(row, here), one
-            store(lane, 0, one / diagonal)
-            store(pivot, here, load_8(lane, 0))
-            store(row, here, zero)
-            deal(lane, inverse, head * nodes + i, nodes, lanes)
-            for r in range(at(plan.upper_begin, i), at(plan.upper_begin, i + 1)):
-                o = LANES * (at(plan.upper_column, r) - begin)
-                store(lane, 0, zero - load_8(row, o) * load_8(pivot, here))
-                store(row, o, zero)
-                store(U, LANES * (r - origin), load_8(lane, 0))
-                top = largest(load_8(lane, 0), top)
-                deal(lane, upper, head * entries + r, entries, lanes)
-            store(peak, here, top)
+            for e in range(load(plan.edge_begin, i), load(plan.edge_begin, i + 1)):
+                o = LANES * (load(plan.edge_column, e) - begin)
+                vstore(row, o, zero - vload_8(edge_weight, LANES * (e - edge_origin)))
+            vstore(row, here, vload_8(row, here) + one)
+            for q in range(load(plan.lower_begin, i), load(plan.lower_begin, i + 1)):
+                k = load(plan.lower_column, q)
+                left = vload_8(row, LANES * (k - begin))
+                vstore(row, LANES * (k - begin), zero)
+                grown = largest(left * vload_8(peak, LANES * (k - begin)), grown)
+                for r in range(load(plan.upper_begin, k), load(plan.upper_begin, k + 1)):
+                    o = LANES * (load(plan.upper_column, r) - begin)
+                    vstore(row, o, vload_8(row, o) + left * vload_8(U, LANES * (r - origin)))
+                vstore(lane, 0, zero - left * vload_8(pivot, LANES * (k - begin)))
+                scatter_lanes(lane, lower, head * entries + q, entries, lanes)
+            diagonal, top = vload_8(row, here), one
+            vstore(lane, 0, one / diagonal)
+            vstore(pivot, here, vload_8(lane, 0))
+            vstore(row, here, zero)
+            scatter_lanes(lane, inverse, head * nodes + i, nodes, lanes)
+            for r in range(load(plan.upper_begin, i), load(plan.upper_begin, i + 1)):
+                o = LANES * (load(plan.upper_column, r) - begin)
+                vstore(lane, 0, zero - vload_8(row, o) * vload_8(pivot, here))
+                vstore(row, o, zero)
+                vstore(U, LANES * (r - origin), vload_8(lane, 0))
+                top = largest(vload_8(lane, 0), top)
+                scatter_lanes(lane, upper, head * entries + r, entries, lanes)
+            vstore(peak, here, top)
             grown = largest(diagonal * top, grown)
-        store(lane, 0, grown)
-        deal(lane, growth, head * growth.shape[1] + p, growth.shape[1], lanes)
+        vstore(lane, 0, grown)
+        scatter_lanes(lane, growth, head * growth.shape[1] + p, growth.shape[1], lanes)
 
 
 @inlined
-def deal(lane, out, o, stride, lanes):
+def scatter_lanes(lane, out, o, stride, lanes):
     """Hand out the lanes of a vector to heads, ``stride`` apart."""
     for l in range(lanes):
-        put(out, o + l * stride, at(lane, l))
+        store(out, o + l * stride, load(lane, l))
 
 
 @kernel
@@ -105,18 +105,18 @@ def solve(first, last, width, plan, ahead, back, inverse, rhs, head_stride, row_
     """
     _, nodes, K = x.shape
     parts, blocks = plan.part.size - 1, -(-K // width)
-    block = room(plan.largest * width, x.dtype)
+    block = aligned_empty(plan.largest * width, x.dtype)
     for task in range(first, last):
         head, p, c = task // (parts * blocks), task // blocks % parts, task % blocks * width
         begin, end, count = plan.part[p], plan.part[p + 1], min(width, K - c)
         for i in range(begin, end):
             o = width * (i - begin)
-            copy(block, o, rhs, head * head_stride + at(plan.node, i) * row_stride + c, count)
+            copy(block, o, rhs, head * head_stride + load(plan.node, i) * row_stride + c, count)
             for k in range(count, width):
-                put(block, o + k, x.dtype.type(0))
+                store(block, o + k, x.dtype.type(0))
         substitute(block, width, width, begin, end, plan, ahead, back, inverse, head)
         for i in range(begin, end):
-            copy(x, (head * nodes + at(plan.node, i)) * K + c, block, width * (i - begin), count)
+            copy(x, (head * nodes + load(plan.node, i)) * K + c, block, width * (i - begin), count)
 
 
 @kernel
@@ -131,7 +131,7 @@ def invert(first, last, plan, lower, upper, inverse, x):
     small = S * S * x.itemsize <= _CACHED
     made = np.empty((1, S if small else 0, S), x.dtype)
     parts, width = plan.part.size - 1, -(-S // WIDTH) * WIDTH
-    block = room(plan.largest * width, x.dtype)
+    block = aligned_empty(plan.largest * width, x.dtype)
     for task in range(first, last):
         head, begin, end = task // parts, plan.part[task % parts], plan.part[task % parts + 1]
         fo, io = head * lower.shape[1], head * nodes
@@ -139,7 +139,7 @@ def invert(first, last, plan, lower, upper, inverse, x):
             start_row(block, width, begin, i, plan, lower, fo)
         out, origin = (made, -begin) if small else (x, io)
         for i in range(end - 1, begin - 1, -1):
-            sum_rows(out, S, origin, i, at(inverse, io + i), block, width * (i - begin), plan, upper, fo)
+            sum_rows(out, S, origin, i, load(inverse, io + i), block, width * (i - begin), plan, upper, fo)
         if small:
             copy_past(x, (io + begin) * S, made, (end - begin) * S)
 
@@ -148,58 +148,58 @@ def invert(first, last, plan, lower, upper, inverse, x):
 def start_row(block, width, begin, i, plan, lower, fo):
     """Row i of L⁻¹ from its first to its last descendant: a unit, and rows before it, each within its own range."""
     here = width * (i - begin)
-    for c in range(max(0, at(plan.low, i) - WINDOW), min(width, at(plan.high, i) + WINDOW), WIDTH):
-        store(block, here + c, splat(block.dtype.type(0)))
-    put(block, here + at(plan.node, i) - begin, block.dtype.type(1))
-    for q in range(at(plan.lower_begin, i), at(plan.lower_begin, i + 1)):
-        j, w = at(plan.lower_column, q), splat(at(lower, fo + q))
+    for c in range(max(0, load(plan.low, i) - WINDOW), min(width, load(plan.high, i) + WINDOW), WIDTH):
+        vstore(block, here + c, splat(block.dtype.type(0)))
+    store(block, here + load(plan.node, i) - begin, block.dtype.type(1))
+    for q in range(load(plan.lower_begin, i), load(plan.lower_begin, i + 1)):
+        j, w = load(plan.lower_column, q), splat(load(lower, fo + q))
         there = width * (j - begin)
-        for c in range(at(plan.low, j), at(plan.high, j), WIDTH):
-            store(block, here + c, fma(w, load(block, there + c), load(block, here + c)))
+        for c in range(load(plan.low, j), load(plan.high, j), WIDTH):
+            vstore(block, here + c, fma(w, vload(block, there + c), vload(block, here + c)))
 
 
 @inlined
 def sum_rows(x, S, origin, i, scale, block, there, plan, upper, fo):
     """``x[i] = scale block[i] + Σ_q U[q] x[column[q]]``, a window or 8 columns at once, some of them twice."""
-    o, b, e = (origin + at(plan.node, i)) * S, at(plan.upper_begin, i), at(plan.upper_begin, i + 1)
-    low, high, zero = at(plan.low, i), at(plan.high, i), splat(x.dtype.type(0))
+    o, b, e = (origin + load(plan.node, i)) * S, load(plan.upper_begin, i), load(plan.upper_begin, i + 1)
+    low, high, zero = load(plan.low, i), load(plan.high, i), splat(x.dtype.type(0))
     if S >= WINDOW:
         for k in range(0, S, WINDOW):
             c, y = min(k, S - WINDOW), (zero, zero)
             if low < c + WINDOW and c < high:
-                y = scale * load(block, there + c), scale * load(block, there + c + WIDTH)
+                y = scale * vload(block, there + c), scale * vload(block, there + c + WIDTH)
             for q in range(b, e):
-                row, w = (origin + at(plan.node, at(plan.upper_column, q))) * S + c, splat(at(upper, fo + q))
-                y = fma(w, load(x, row), y[0]), fma(w, load(x, row + WIDTH), y[1])
-            store(x, o + c, y[0])
-            store(x, o + c + WIDTH, y[1])
+                row, w = (origin + load(plan.node, load(plan.upper_column, q))) * S + c, splat(load(upper, fo + q))
+                y = fma(w, vload(x, row), y[0]), fma(w, vload(x, row + WIDTH), y[1])
+            vstore(x, o + c, y[0])
+            vstore(x, o + c + WIDTH, y[1])
     elif S >= 8:
         for k in range(0, S, 8):
             c = min(k, S - 8)
-            v = scale * load_8(block, there + c)
+            v = scale * vload_8(block, there + c)
             for q in range(b, e):
-                row = (origin + at(plan.node, at(plan.upper_column, q))) * S
-                v = fma(at(upper, fo + q), load_8(x, row + c), v)
-            store(x, o + c, v)
+                row = (origin + load(plan.node, load(plan.upper_column, q))) * S
+                v = fma(load(upper, fo + q), vload_8(x, row + c), v)
+            vstore(x, o + c, v)
     else:
         for c in range(S):
-            y = scale * at(block, there + c)
+            y = scale * load(block, there + c)
             for q in range(b, e):
-                y += at(upper, fo + q) * at(x, (origin + at(plan.node, at(plan.upper_column, q))) * S + c)
-            put(x, o + c, y)
+                y += load(upper, fo + q) * load(x, (origin + load(plan.node, load(plan.upper_column, q))) * S + c)
+            store(x, o + c, y)
 
 
 @inlined
 def copy_past(out, o, x, count):
-    """Copy ``count`` numbers from the begin of ``x`` past the caches."""
+    """Copy ``count`` numbers from the start of ``x`` past the caches."""
     first = min(o + count, aligned(out, o))
     last = first + (o + count - first) // WIDTH * WIDTH
     for k in range(o, first):
-        put(out, k, at(x, k - o))
+        store(out, k, load(x, k - o))
     for k in range(first, last, WIDTH):
-        store_past(out, k, load(x, k - o))
+        vstore_nontemporal(out, k, vload(x, k - o))
     for k in range(last, o + count):
-        put(out, k, at(x, k - o))
+        store(out, k, load(x, k - o))
 
 
 @inlined
@@ -207,14 +207,14 @@ def copy(out, o, x, i, count):
     """Copy ``count`` numbers, some of them twice."""
     if count >= WIDTH:
         for k in range(0, count - WIDTH + 1, WIDTH):
-            store(out, o + k, load(x, i + k))
-        store(out, o + count - WIDTH, load(x, i + count - WIDTH))
+            vstore(out, o + k, vload(x, i + k))
+        vstore(out, o + count - WIDTH, vload(x, i + count - WIDTH))
     elif count >= 8:
-        store(out, o, load_8(x, i))
-        store(out, o + count - 8, load_8(x, i + count - 8))
+        vstore(out, o, vload_8(x, i))
+        vstore(out, o + count - 8, vload_8(x, i + count - 8))
     else:
         for k in range(count):
-            put(out, o + k, at(x, i + k))
+            store(out, o + k, load(x, i + k))
 
 
 @kernel
@@ -223,12 +223,12 @@ def substitute(x, stride, width, begin, end, plan, ahead, back, inverse, head):
     fo, io = head * ahead.shape[1], head * inverse.shape[1]
     one = inverse.dtype.type(1)
     for i in range(begin, end):
-        b, e = at(plan.lower_begin, i), at(plan.lower_begin, i + 1)
+        b, e = load(plan.lower_begin, i), load(plan.lower_begin, i + 1)
         if e > b:
             add_rows(x, stride, begin, i, 0, width, one, b, e, plan.lower_column, ahead, fo)
     for i in range(end - 1, begin - 1, -1):
-        b, e = at(plan.upper_begin, i), at(plan.upper_begin, i + 1)
-        add_rows(x, stride, begin, i, 0, width, at(inverse, io + i), b, e, plan.upper_column, back, fo)
+        b, e = load(plan.upper_begin, i), load(plan.upper_begin, i + 1)
+        add_rows(x, stride, begin, i, 0, width, load(inverse, io + i), b, e, plan.upper_column, back, fo)
 
 
 @inlined
@@ -238,7 +238,7 @@ def add_rows(x, stride, begin, i, low, high, scale, b, e, column, value, fo):
     while c + 64 <= high:
         y, z = times(s, four(x, here + c)), times(s, four(x, here + c + 32))
         for q in range(b, e):
-            w, o = splat_8(at(value, fo + q)), (at(column, q) - begin) * stride + c
+            w, o = splat_8(load(value, fo + q)), (load(column, q) - begin) * stride + c
             y, z = plus(y, w, four(x, o)), plus(z, w, four(x, o + 32))
         write(x, here + c, y)
         write(x, here + c + 32, z)
@@ -246,30 +246,30 @@ def add_rows(x, stride, begin, i, low, high, scale, b, e, column, value, fo):
     if c + 32 <= high:
         y = times(s, four(x, here + c))
         for q in range(b, e):
-            y = plus(y, splat_8(at(value, fo + q)), four(x, (at(column, q) - begin) * stride + c))
+            y = plus(y, splat_8(load(value, fo + q)), four(x, (load(column, q) - begin) * stride + c))
         write(x, here + c, y)
         c += 32
     while c < high:
-        v = s * load_8(x, here + c)
+        v = s * vload_8(x, here + c)
         for q in range(b, e):
-            v = v + splat_8(at(value, fo + q)) * load_8(x, (at(column, q) - begin) * stride + c)
-        store(x, here + c, v)
+            v = v + splat_8(load(value, fo + q)) * vload_8(x, (load(column, q) - begin) * stride + c)
+        vstore(x, here + c, v)
         c += 8
 
 
 @inlined
 def four(x, o):
     """Four vectors, 32 neighbours."""
-    return load_8(x, o), load_8(x, o + 8), load_8(x, o + 16), load_8(x, o + 24)
+    return vload_8(x, o), vload_8(x, o + 8), vload_8(x, o + 16), vload_8(x, o + 24)
 
 
 @inlined
 def write(x, o, y):
     """Store four vectors."""
-    store(x, o, y[0])
-    store(x, o + 8, y[1])
-    store(x, o + 16, y[2])
-    store(x, o + 24, y[3])
+    vstore(x, o, y[0])
+    vstore(x, o + 8, y[1])
+    vstore(x, o + 16, y[2])
+    vstore(x, o + 24, y[3])
 
 
 @inlined

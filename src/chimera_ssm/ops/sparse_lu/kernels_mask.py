@@ -1,7 +1,7 @@
 """Mixing by masks on general graphs: ``y = (L ⊙ S) V`` with ``S = C Bᵀ`` and ``L = (I − A)⁻¹``, and its adjoint.
 
 A task is one group of heads, one part of a union, and some blocks of columns of its masks. What a block needs, S and
-the columns of L of one head after the other, stays in the cache; nothing of size T² is kept or handed over.
+the columns of L of one head after the other, stays in the cache; nothing of size T² is stored.
 
 Arrays, with all leading dimensions in H heads and G groups: ``C, B [G, T, N]``, ``V, Y [H, T, P]``; factors as in `lu`.
 Inside, rows and columns are ranks of an `LUPlan`, rows are padded to eight and channels to sixteen, the size of a tile
@@ -10,7 +10,7 @@ of `products`.
 
 from chimera_ssm.cpu.compilation import inlined, kernel
 from chimera_ssm.cpu.gemm import COLUMNS, ROWS, multiply, spaced
-from chimera_ssm.cpu.simd import WIDTH, at, fma, load, put, room, splat, store, total
+from chimera_ssm.cpu.simd import WIDTH, aligned_empty, fma, horizontal_sum, load, splat, store, vload, vstore
 from chimera_ssm.ops.sparse_lu.kernels import add_rows, copy, substitute
 
 
@@ -23,7 +23,7 @@ def padded(n, to):
 @inlined
 def zeros(size, dtype):
     """Zeros in aligned memory."""
-    x = room(size, dtype)
+    x = aligned_empty(size, dtype)
     x[:] = 0
     return x
 
@@ -55,7 +55,7 @@ def masks_forward(first, last, slots, width, plan, lower, upper, inverse, C, B, 
                 inverse_columns(X, stride, low, columns, begin, end, plan, lower, upper, inverse, head)
                 for i in range(end - begin):
                     for o in range(i * stride, i * stride + columns, WIDTH):
-                        store(X, o, load(X, o) * load(S, o))
+                        vstore(X, o, vload(X, o) * vload(S, o))
                 pack(v, vstride, V, head * nodes, P, low, high, plan.node)
                 multiply(0, (y, 0, vstride), size, channels, (X, 0, stride), 1, (v, 0, vstride), high - low)
                 add_packed(Y, (slot * heads + head) * nodes, P, y, vstride, begin, end, plan.node)
@@ -98,10 +98,10 @@ def masks_backward(first, last, slots, width, plan, factors, inverse, C, B, V, g
                 inverse_columns(L, stride, low, columns, begin, end, plan, lower, upper, inverse, head)
                 for i in range(end - begin):
                     for o in range(i * stride, i * stride + columns, WIDTH):
-                        x, m, s = load(L, o), load(M, o), load(S, o)
-                        store(dS, o, load(dS, o) + x * m)
-                        store(M, o, s * m)
-                        store(LS, o, x * s)
+                        x, m, s = vload(L, o), vload(M, o), vload(S, o)
+                        vstore(dS, o, vload(dS, o) + x * m)
+                        vstore(M, o, s * m)
+                        vstore(LS, o, x * s)
                 multiply(0, (dp, 0, vstride), across, channels, (LS, 0, 1), stride, (g, 0, vstride), end - begin)
                 add_packed(dV, head * nodes, P, dp, vstride, low, high, plan.node)
                 substitute(M, stride, columns, begin, end, plan, upper_t, lower_t, inverse, head)
@@ -131,16 +131,16 @@ def inverse_columns(x, stride, low, columns, begin, end, plan, lower, upper, inv
     fo, io = head * lower.shape[1], head * inverse.shape[1]
     for i in range(begin, end):
         for o in range((i - begin) * stride, (i - begin) * stride + columns, WIDTH):
-            store(x, o, zero)
-        left, right = max(0, at(plan.descendant, i) - low) // 32 * 32, min(columns, (i - low) // 32 * 32 + 32)
+            vstore(x, o, zero)
+        left, right = max(0, load(plan.descendant, i) - low) // 32 * 32, min(columns, (i - low) // 32 * 32 + 32)
         if right > left:
-            b, e = at(plan.lower_begin, i), at(plan.lower_begin, i + 1)
+            b, e = load(plan.lower_begin, i), load(plan.lower_begin, i + 1)
             add_rows(x, stride, begin, i, left, right, one, b, e, plan.lower_column, lower, fo)
             if low <= i < low + columns:
-                put(x, (i - begin) * stride + i - low, one)
+                store(x, (i - begin) * stride + i - low, one)
     for i in range(end - 1, begin - 1, -1):
-        b, e = at(plan.upper_begin, i), at(plan.upper_begin, i + 1)
-        add_rows(x, stride, begin, i, 0, columns, at(inverse, io + i), b, e, plan.upper_column, upper, fo)
+        b, e = load(plan.upper_begin, i), load(plan.upper_begin, i + 1)
+        add_rows(x, stride, begin, i, 0, columns, load(inverse, io + i), b, e, plan.upper_column, upper, fo)
 
 
 @kernel
@@ -148,33 +148,33 @@ def edge_products(out, o, x, y, stride, columns, begin, end, plan):
     """Add ``x[target] · y[source]`` to each edge's place in ``out``."""
     for i in range(begin, end):
         a = (i - begin) * stride
-        for e in range(at(plan.edge_begin, i), at(plan.edge_begin, i + 1)):
-            b = (at(plan.edge_column, e) - begin) * stride
+        for e in range(load(plan.edge_begin, i), load(plan.edge_begin, i + 1)):
+            b = (load(plan.edge_column, e) - begin) * stride
             s0 = s1 = splat(x.dtype.type(0))
             for c in range(0, columns, 2 * WIDTH):
-                s0 = fma(load(x, a + c), load(y, b + c), s0)
-                s1 = fma(load(x, a + c + WIDTH), load(y, b + c + WIDTH), s1)
-            place = o + at(plan.edge, e)
-            put(out, place, at(out, place) + total(s0 + s1))
+                s0 = fma(vload(x, a + c), vload(y, b + c), s0)
+                s1 = fma(vload(x, a + c + WIDTH), vload(y, b + c + WIDTH), s1)
+            place = o + load(plan.edge, e)
+            store(out, place, load(out, place) + horizontal_sum(s0 + s1))
 
 
 @inlined
 def pack(out, stride, X, origin, count, low, high, node):
     """Rows of the ranks ``low`` to ``high``, ``stride`` apart."""
     for i in range(low, high):
-        copy(out, (i - low) * stride, X, (origin + at(node, i)) * count, count)
+        copy(out, (i - low) * stride, X, (origin + load(node, i)) * count, count)
 
 
 @inlined
 def turn(out, stride, columns, X, origin, count, low, high, node):
     """The same as columns, with zeros up to ``columns`` of them."""
     for i in range(high - low):
-        o = (origin + at(node, low + i)) * count
+        o = (origin + load(node, low + i)) * count
         for k in range(count):
-            put(out, k * stride + i, at(X, o + k))
+            store(out, k * stride + i, load(X, o + k))
     for k in range(count):
         for i in range(high - low, columns):
-            put(out, k * stride + i, out.dtype.type(0))
+            store(out, k * stride + i, out.dtype.type(0))
 
 
 @inlined
@@ -182,8 +182,8 @@ def add_packed(X, origin, count, x, stride, low, high, node):
     """Add packed rows to where they belong."""
     whole = count // WIDTH * WIDTH
     for i in range(low, high):
-        o, s = (origin + at(node, i)) * count, (i - low) * stride
+        o, s = (origin + load(node, i)) * count, (i - low) * stride
         for k in range(0, whole, WIDTH):
-            store(X, o + k, load(X, o + k) + load(x, s + k))
+            vstore(X, o + k, vload(X, o + k) + vload(x, s + k))
         for k in range(whole, count):
-            put(X, o + k, at(X, o + k) + at(x, s + k))
+            store(X, o + k, load(X, o + k) + load(x, s + k))

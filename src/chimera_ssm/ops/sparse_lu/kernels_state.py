@@ -8,7 +8,7 @@ Arrays, with all leading dimensions in H heads and G groups and nodes by their r
 """
 
 from chimera_ssm.cpu.compilation import inlined, kernel
-from chimera_ssm.cpu.simd import at, clear, load, put, room, store, total
+from chimera_ssm.cpu.simd import aligned_empty, clear, horizontal_sum, load, store, vload, vstore
 from chimera_ssm.cpu.tiles import (
     BLOCK,
     CHANNELS,
@@ -28,7 +28,7 @@ from chimera_ssm.cpu.tiles import (
 def states_forward(first, last, plan, lower, upper, inverse, b, c, v, y):
     """Add the mix to ``y`` for tasks ``first`` to ``last``."""
     (groups, blocks, nodes, _), (heads, parts) = b.shape, v.shape[:2]
-    h = room(plan.largest * BLOCK, v.dtype)
+    h = aligned_empty(plan.largest * BLOCK, v.dtype)
     for task in range(first, last):
         head, vo = task // parts, task * nodes * CHANNELS
         for p in range(plan.part.size - 1):
@@ -38,7 +38,7 @@ def states_forward(first, last, plan, lower, upper, inverse, b, c, v, y):
                 solve_block(h, begin, end, plan, lower, upper, inverse, head, b, bo, v, vo)
                 for i in range(begin, end):
                     o = vo + CHANNELS * i
-                    store(y, o, inner(load(y, o), c, bo + STATES * i, read(h, BLOCK * (i - begin))))
+                    vstore(y, o, inner(vload(y, o), c, bo + STATES * i, read(h, BLOCK * (i - begin))))
 
 
 @kernel
@@ -46,14 +46,14 @@ def states_backward(first, last, ranges, plan, factors, inverse, b, c, v, g, dwe
     """The adjoint for incoming gradients ``g``, of the shape of v: ``λ = (I − A)⁻ᵀ (C ⊗ g)``.
 
     ``∂A_ij = ⟨λ_i, h_j⟩`` on edges, ``∂B_t = λ_t v_t``, ``∂v_t = λ_tᵀ B_t``, ``∂C_t = h_t g_t``. ``factors`` are −L,
-    −U, −Uᵀ, −Lᵀ, row by row. Tasks are divided into ``ranges``, each with gradients of B and C of its own, so that
+    −U, −Uᵀ, −Lᵀ, row by row. Tasks are divided into ``ranges``, each with separate gradients of B and C, so that
     their sum does not depend on timing: ``dweight [P/16, H, E]`` is set, ``db, dc [ranges, G, N/4, T, 4]`` and dv are
     added to.
     """
     (groups, blocks, nodes, _), (heads, parts), edges = b.shape, v.shape[:2], dweight.shape[2]
     lower, upper, upper_t, lower_t = factors
-    h, adjoint = room(plan.largest * BLOCK, v.dtype), room(plan.largest * BLOCK, v.dtype)
-    lanes = room(edges * CHANNELS, v.dtype)
+    h, adjoint = aligned_empty(plan.largest * BLOCK, v.dtype), aligned_empty(plan.largest * BLOCK, v.dtype)
+    lanes = aligned_empty(edges * CHANNELS, v.dtype)
     for r in range(first, last):
         for task in range(heads * parts * r // ranges, heads * parts * (r + 1) // ranges):
             head, vo = task // parts, task * nodes * CHANNELS
@@ -68,7 +68,11 @@ def states_backward(first, last, ranges, plan, factors, inverse, b, c, v, g, dwe
                     solve_block(adjoint, begin, end, plan, upper_t, lower_t, inverse, head, c, bo, g, vo)
                     gather(h, adjoint, begin, end, plan, b, bo, v, g, vo, db, dc, to, dv, lanes)
             for e in range(edges):
-                put(dweight, (task % parts * heads + head) * edges + at(plan.edge, e), total(load(lanes, CHANNELS * e)))
+                store(
+                    dweight,
+                    (task % parts * heads + head) * edges + load(plan.edge, e),
+                    horizontal_sum(vload(lanes, CHANNELS * e)),
+                )
 
 
 @inlined
@@ -76,14 +80,14 @@ def solve_block(x, begin, end, plan, ahead, back, inverse, head, b, bo, v, vo):
     """``x = (I − A)⁻¹ (b ⊗ v)`` for a block of states of ranks ``begin`` to ``end``; the transpose by its factors."""
     fo, io = head * ahead.shape[1], head * inverse.shape[1]
     for i in range(begin, end):
-        s = outer(b, bo + STATES * i, load(v, vo + CHANNELS * i))
-        for q in range(at(plan.lower_begin, i), at(plan.lower_begin, i + 1)):
-            s = plus(s, at(ahead, fo + q), read(x, BLOCK * (at(plan.lower_column, q) - begin)))
+        s = outer(b, bo + STATES * i, vload(v, vo + CHANNELS * i))
+        for q in range(load(plan.lower_begin, i), load(plan.lower_begin, i + 1)):
+            s = plus(s, load(ahead, fo + q), read(x, BLOCK * (load(plan.lower_column, q) - begin)))
         write(x, BLOCK * (i - begin), s)
     for i in range(end - 1, begin - 1, -1):
-        s = times(at(inverse, io + i), read(x, BLOCK * (i - begin)))
-        for q in range(at(plan.upper_begin, i), at(plan.upper_begin, i + 1)):
-            s = plus(s, at(back, fo + q), read(x, BLOCK * (at(plan.upper_column, q) - begin)))
+        s = times(load(inverse, io + i), read(x, BLOCK * (i - begin)))
+        for q in range(load(plan.upper_begin, i), load(plan.upper_begin, i + 1)):
+            s = plus(s, load(back, fo + q), read(x, BLOCK * (load(plan.upper_column, q) - begin)))
         write(x, BLOCK * (i - begin), s)
 
 
@@ -92,8 +96,8 @@ def gather(h, adjoint, begin, end, plan, b, bo, v, g, vo, db, dc, to, dv, lanes)
     """What a block of states and its adjoint make of all gradients; those of edges lane by lane."""
     for i in range(begin, end):
         o, q, x = bo + STATES * i, vo + CHANNELS * i, read(adjoint, BLOCK * (i - begin))
-        store(dv, q, inner(load(dv, q), b, o, x))
-        add_products(db, to + STATES * i, x, load(v, q))
-        add_products(dc, to + STATES * i, read(h, BLOCK * (i - begin)), load(g, q))
-        for e in range(at(plan.edge_begin, i), at(plan.edge_begin, i + 1)):
-            add_lanes(lanes, CHANNELS * e, x, read(h, BLOCK * (at(plan.edge_column, e) - begin)))
+        vstore(dv, q, inner(vload(dv, q), b, o, x))
+        add_products(db, to + STATES * i, x, vload(v, q))
+        add_products(dc, to + STATES * i, read(h, BLOCK * (i - begin)), vload(g, q))
+        for e in range(load(plan.edge_begin, i), load(plan.edge_begin, i + 1)):
+            add_lanes(lanes, CHANNELS * e, x, read(h, BLOCK * (load(plan.edge_column, e) - begin)))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from chimera_ssm.cpu.compilation import kernel
-from chimera_ssm.cpu.simd import WIDTH, at, fma, load, store
+from chimera_ssm.cpu.simd import WIDTH, fma, load, vload, vstore
 from chimera_ssm.topology import Topology
 
 #: Columns that a task works on.
@@ -59,9 +59,9 @@ def accumulate(first, last, plan, w, x, y):
         head, start = task // blocks, task % blocks * COLUMNS
         stop, wo, here = min(K, start + COLUMNS), head * edges, head * nodes * K
         for k in range(nodes):
-            own, e0, e1 = here + at(plan.node, k) * K, at(plan.begin, k), at(plan.begin, k + 1)
+            own, e0, e1 = here + load(plan.node, k) * K, load(plan.begin, k), load(plan.begin, k + 1)
             for c in range(start, stop, WIDTH):
-                total = load(y, own + c)
+                total = vload(y, own + c)
                 for e in range(e0, e1):
-                    total = fma(at(w, wo + at(plan.edge, e)), load(x, here + at(plan.source, e) * K + c), total)
-                store(y, own + c, total)
+                    total = fma(load(w, wo + load(plan.edge, e)), vload(x, here + load(plan.source, e) * K + c), total)
+                vstore(y, own + c, total)

@@ -83,7 +83,7 @@ class _MaskMix(torch.autograd.Function):
 
 
 class _Inputs:
-    """Weights and scales ``[D, heads, ·]``, C and B of a mask mix, and what is made of them."""
+    """Weights and scales ``[D, heads, ·]``, C and B of a mix, and the matrices computed from them."""
 
     def __init__(self, layout: Layout, weights: Any, scales: Any, Cs: Any, Bs: Any):
         self.layout = layout
@@ -98,7 +98,7 @@ class _Inputs:
         return [(rows(self.Cs[d]), rows(self.Bs[d])) for d in self.layout.pairs]
 
     def products(self, chunk: Chunk, keep: bool) -> Tensor:
-        """``S = C Bᵀ``, ``[pairs, groups, parts·side, columns]``; in memory of its own if it is to be kept."""
+        """``S = C Bᵀ``, ``[pairs, groups, parts·side, columns]``; in new memory if it is to be stored."""
         layout, dtype = self.layout, self.weight.dtype
         shape = len(layout.pairs), chunk.heads // layout.share, layout.parts * layout.side, layout.columns
         S = empty(*shape, like=self.weight) if keep else scratch.get("S", dtype, *shape)
@@ -111,14 +111,14 @@ class _Inputs:
         layout = self.layout
         M = scratch.get("M", S.dtype, chunk.heads, *S.shape[2:])
         threads.run(
-            kernels.masks_forward, chunk.heads, chunk.start, layout.share, *layout.forward_plans,
+            kernels.masks_forward, chunk.heads, chunk.start, layout.share, layout.forward_plan,
             self.weight.numpy(), self.scale.numpy(), S.numpy(), M.numpy(), work=len(layout.topologies) * M.numel(),
         )  # fmt: skip
         return M.view(-1, layout.side, layout.columns)
 
 
 class _Gradients:
-    """Gradients of weights, scales, and each pair's C and B, collected chunk by chunk."""
+    """Gradients of weights, scales, and each pair's C and B, accumulated chunk by chunk."""
 
     def __init__(self, inputs: _Inputs):
         self.layout, self.inputs = inputs.layout, inputs
@@ -132,7 +132,7 @@ class _Gradients:
         dS = scratch.get("dS", S.dtype, splits, *S.shape)
         threads.run(
             kernels.masks_backward, splits * S.shape[0] * S.shape[1], chunk.start, layout.share, splits,
-            *layout.backward_plans, inputs.weight.numpy(), inputs.scale.numpy(), S.numpy(),
+            layout.backward_plan, inputs.weight.numpy(), inputs.scale.numpy(), S.numpy(),
             dM.view(chunk.heads, *S.shape[2:]).numpy(), self.weight.numpy(), self.scale.numpy(), dS.numpy(), work=work,
         )  # fmt: skip
         dS = (dS[0] if splits == 1 else dS.sum(0)).view(S.shape[0], -1, layout.side, layout.columns)

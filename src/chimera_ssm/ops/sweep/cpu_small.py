@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chimera_ssm.cpu.denormals import without_denormals
+from chimera_ssm.cpu.denormals import denormals_as_zero
 from chimera_ssm.ops.autograd import (
     arrays_of,
     double_backward_via,
@@ -41,7 +41,8 @@ def _joined(layout: Layout, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 def _values(layout: Layout, arrays: list[np.ndarray]) -> Tensor:
     y = np.empty_like(arrays[-1])
-    without_denormals(small_forward, layout.share, layout.forward_plans, *arrays, y)
+    with denormals_as_zero():
+        small_forward(layout.share, layout.forward_plan, *arrays, y)
     return torch.from_numpy(y)
 
 
@@ -62,8 +63,9 @@ class _SmallMix(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         layout, (V, *_, weight, scale, C, B) = ctx.others[1], ctx.saved_tensors
         D, inputs = len(layout.topologies), arrays_of(weight, scale, C, B, V)
-        found, plans = [np.empty_like(x) for x in inputs], (layout.forward_plans, layout.backward_plans)
-        without_denormals(small_backward, layout.share, *plans, *inputs, *arrays_of(*grads), *found)
+        found, plans = [np.empty_like(x) for x in inputs], (layout.forward_plan, layout.backward_plan)
+        with denormals_as_zero():
+            small_backward(layout.share, *plans, *inputs, *arrays_of(*grads), *found)
         weight, scale, C, B, V = map(torch.from_numpy, found)
         dCs, dBs = [None] * D, [None] * D
         for d, dC, dB in zip(layout.pairs, *(x.chunk(len(layout.pairs)) for x in (C, B)), strict=True):

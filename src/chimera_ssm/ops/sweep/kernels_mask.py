@@ -1,41 +1,81 @@
 """Mixing by masks on acyclic graphs: row t of L is β_t at t plus a weighted sum of its parents' rows; and the adjoint.
 
-Rows of L exist only while they are read; what is made of them is ``M = Σ_d L_d ⊙ S_d`` with ``S = C Bᵀ``, for several
-topologies on the same nodes: a head's M stays in the cache for all of them. Columns are counted within a part of the
+Rows of L exist only while they are read. The result is ``M = Σ_d L_d ⊙ S_d`` with ``S = C Bᵀ``, for several topologies
+on the same nodes: a head's M stays in the cache for all of them. Columns are counted within a part of the
 topologies and padded to whole vectors.
 
 Plans of the D topologies are stacked, each array ``[D, ·]``. Arrays: ``w [D, H, E]``, ``beta [D, H, T]``. A chunk of
-heads, ``share`` for each group, is worked on at once, ``start`` is the first of them: ``M, dM [·, R, K]``,
+heads, ``share`` per group, is processed at once; ``start`` is the first of them: ``M, dM [·, R, K]``,
 ``S [pairs, ·, R, K]`` with R padded rows and K padded columns; topology d uses pair ``which[d]``.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
 from chimera_ssm.cpu.compilation import inlined, kernel
-from chimera_ssm.cpu.simd import WIDTH, at, clear, load, put, splat, store, total
+from chimera_ssm.cpu.simd import WIDTH, clear, horizontal_sum, load, splat, store, vload, vstore
+
+
+class MaskPlan(NamedTuple):
+    """Stacked plans of the topologies for the forward pass, arrays ``[D, ·]``; fields as in `SweepPlan`."""
+
+    node: np.ndarray
+    row: np.ndarray
+    column: np.ndarray
+    begin: np.ndarray
+    edge: np.ndarray
+    source_slot: np.ndarray
+    slot: np.ndarray
+    slots: int
+    low: np.ndarray
+    high: np.ndarray
+    which: np.ndarray
+
+
+class AdjointPlan(NamedTuple):
+    """The same for the backward pass, with the plans of the flipped topologies in ``back_…``.
+
+    Step b of a flipped topology works on the node of step ``back_step[b]``, and reads the rows of its children.
+    """
+
+    node: np.ndarray
+    row: np.ndarray
+    column: np.ndarray
+    begin: np.ndarray
+    edge: np.ndarray
+    source_step: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    back_step: np.ndarray
+    back_begin: np.ndarray
+    back_edge: np.ndarray
+    back_source_slot: np.ndarray
+    back_slot: np.ndarray
+    back_slots: int
+    which: np.ndarray
 
 
 @inlined
 def weight_and_row(e, stop, edge, place, w, wo, columns, nothing):
     """Weight of edge e and offset of its source's row; zeros if there are no more edges."""
     if e < stop:
-        return at(w, wo + at(edge, e)), at(place, e) * columns
+        return load(w, wo + load(edge, e)), load(place, e) * columns
     return w.dtype.type(0), nothing
 
 
 @inlined
 def further(x, c, e, stop, edge, place, w, wo, rows, columns):
-    """Add what comes over edges e to ``stop``."""
+    """Add the rows of the sources of edges e to ``stop``."""
     for k in range(e, stop):
-        x = x + splat(at(w, wo + at(edge, k))) * load(rows, at(place, k) * columns + c)
+        x = x + splat(load(w, wo + load(edge, k))) * vload(rows, load(place, k) * columns + c)
     return x
 
 
 @kernel
-def masks_forward(
-    first, last, start, share, node, row, column, begin, edge, source_slot, slot, slots, low, high, which, w, beta, S, M
-):  # fmt: skip
-    """Set M to ``Σ_d L_d ⊙ S_d`` for heads ``first`` to ``last`` of the chunk."""
+def masks_forward(first, last, start, share, plan, w, beta, S, M):
+    """Set M to ``Σ_d L_d ⊙ S_d`` for heads ``first`` to ``last`` of the chunk; ``plan`` is a `MaskPlan`."""
+    node, row, column, begin, edge, source_slot, slot, slots, low, high, which = plan
     (D, heads, edges), nodes, (_, groups, R, K) = w.shape, node.shape[1], S.shape
     rows = np.empty((slots + 1, K), M.dtype)
     was_low, was_high = np.empty(slots, np.int64), np.empty(slots, np.int64)
@@ -44,49 +84,48 @@ def masks_forward(
         clear(M, mo, mo + R * K)
         for d in range(D):
             wo, bo = (d * heads + start + here) * edges, (d * heads + start + here) * nodes
-            so, po, eo = (at(which, d) * groups + here // share) * R * K, d * nodes, d * edge.shape[1]
-            rows[:] = 0  # and zero outside the range of whoever holds a slot; the last row stays zero
+            so, po, eo = (load(which, d) * groups + here // share) * R * K, d * nodes, d * edge.shape[1]
+            rows[:] = 0  # rows are zero outside the range of the step in their slot; the last row stays zero
             was_low[:] = 0
             was_high[:] = 0
             for k in range(po, po + nodes):
-                e, stop = eo + at(begin, k + d), eo + at(begin, k + d + 1)
-                own, lo, hi = at(slot, k) * K, at(low, k), at(high, k)
-                s, m = so + at(row, k) * K, mo + at(row, k) * K
-                clear(rows, own + at(was_low, at(slot, k)), own + lo)
-                clear(rows, own + hi, own + at(was_high, at(slot, k)))
+                e, stop = eo + load(begin, k + d), eo + load(begin, k + d + 1)
+                own, lo, hi = load(slot, k) * K, load(low, k), load(high, k)
+                s, m = so + load(row, k) * K, mo + load(row, k) * K
+                clear(rows, own + load(was_low, load(slot, k)), own + lo)
+                clear(rows, own + hi, own + load(was_high, load(slot, k)))
                 w0, r0 = weight_and_row(e, stop, edge, source_slot, w, wo, K, slots * K)
                 w1, r1 = weight_and_row(e + 1, stop, edge, source_slot, w, wo, K, slots * K)
                 a0, a1 = splat(w0), splat(w1)
                 if stop - e > 2:
                     for c in range(lo, hi, WIDTH):
-                        x = a0 * load(rows, r0 + c) + a1 * load(rows, r1 + c)
+                        x = a0 * vload(rows, r0 + c) + a1 * vload(rows, r1 + c)
                         x = further(x, c, e + 2, stop, edge, source_slot, w, wo, rows, K)
-                        store(rows, own + c, x)
-                        store(M, m + c, load(M, m + c) + x * load(S, s + c))
+                        vstore(rows, own + c, x)
+                        vstore(M, m + c, vload(M, m + c) + x * vload(S, s + c))
                 else:
                     for c in range(lo, hi, WIDTH):
-                        x = a0 * load(rows, r0 + c) + a1 * load(rows, r1 + c)
-                        store(rows, own + c, x)
-                        store(M, m + c, load(M, m + c) + x * load(S, s + c))
-                diagonal, c = at(beta, bo + at(node, k)), at(column, k)
-                put(rows, own + c, diagonal)
-                put(M, m + c, at(M, m + c) + diagonal * at(S, s + c))
-                put(was_low, at(slot, k), lo)
-                put(was_high, at(slot, k), hi)
+                        x = a0 * vload(rows, r0 + c) + a1 * vload(rows, r1 + c)
+                        vstore(rows, own + c, x)
+                        vstore(M, m + c, vload(M, m + c) + x * vload(S, s + c))
+                diagonal, c = load(beta, bo + load(node, k)), load(column, k)
+                store(rows, own + c, diagonal)
+                store(M, m + c, load(M, m + c) + diagonal * load(S, s + c))
+                store(was_low, load(slot, k), lo)
+                store(was_high, load(slot, k), hi)
 
 
 @kernel
-def masks_backward(
-    first, last, start, share, splits, node, row, column, begin, edge, source_step, low, high,
-    back_step, back_begin, back_edge, back_source_slot, back_slot, back_slots, which,
-    w, beta, S, dM, dw, dbeta, dS,
-):  # fmt: skip
+def masks_backward(first, last, start, share, splits, plan, w, beta, S, dM, dw, dbeta, dS):
     """The adjoint: Ḡ = S ⊙ dM, Λ = Lᵀ Ḡ, ∂A_ij = Λ_i · L_j, ∂β_t = Λ_tt, ``dS = Σ L ⊙ dM`` over heads and topologies.
 
     A task is a pair of C and B and a share of a group's heads: ``dS [splits, pairs, groups, R, K]``, ``dw [D, H, E]``
-    and ``dbeta [D, H, T]`` are set. L is computed again, whole, for one head at a time. ``back_…`` are the plans of the
-    flipped topologies: step b works on what is step ``back_step[b]`` here, and hears from the children.
+    and ``dbeta [D, H, T]`` are set. L is recomputed, whole, for one head at a time. ``plan`` is an `AdjointPlan`.
     """
+    node, row, column, begin, edge = plan.node, plan.row, plan.column, plan.begin, plan.edge
+    source_step, low, high = plan.source_step, plan.low, plan.high
+    back_step, back_begin, back_edge = plan.back_step, plan.back_begin, plan.back_edge
+    back_source_slot, back_slot, back_slots, which = plan.back_source_slot, plan.back_slot, plan.back_slots, plan.which
     (D, heads, edges), nodes, (pairs, groups, R, K) = w.shape, node.shape[1], S.shape
     L = np.empty((nodes + 1, K), dM.dtype)
     rows = np.zeros((back_slots + 1, K), dM.dtype)  # the last row of both stays zero
@@ -95,7 +134,7 @@ def masks_backward(
         to, so = ((split * pairs + pair) * groups + group) * R * K, (pair * groups + group) * R * K
         clear(dS, to, to + R * K)
         for d in range(D):
-            if at(which, d) != pair:
+            if load(which, d) != pair:
                 continue
             po, eo, bo = d * nodes, d * edge.shape[1], d * back_edge.shape[1]
             L[:] = 0  # and zero outside each row's range
@@ -103,57 +142,57 @@ def masks_backward(
                 wo, no, mo = (d * heads + start + here) * edges, (d * heads + start + here) * nodes, here * R * K
                 for i in range(nodes):
                     k, own = po + i, i * K
-                    e, stop = eo + at(begin, k + d), eo + at(begin, k + d + 1)
-                    s, m = to + at(row, k) * K, mo + at(row, k) * K
+                    e, stop = eo + load(begin, k + d), eo + load(begin, k + d + 1)
+                    s, m = to + load(row, k) * K, mo + load(row, k) * K
                     w0, r0 = weight_and_row(e, stop, edge, source_step, w, wo, K, nodes * K)
                     w1, r1 = weight_and_row(e + 1, stop, edge, source_step, w, wo, K, nodes * K)
                     a0, a1 = splat(w0), splat(w1)
                     if stop - e > 2:
-                        for c in range(at(low, k), at(high, k), WIDTH):
-                            x = a0 * load(L, r0 + c) + a1 * load(L, r1 + c)
+                        for c in range(load(low, k), load(high, k), WIDTH):
+                            x = a0 * vload(L, r0 + c) + a1 * vload(L, r1 + c)
                             x = further(x, c, e + 2, stop, edge, source_step, w, wo, L, K)
-                            store(L, own + c, x)
-                            store(dS, s + c, load(dS, s + c) + x * load(dM, m + c))
+                            vstore(L, own + c, x)
+                            vstore(dS, s + c, vload(dS, s + c) + x * vload(dM, m + c))
                     else:
-                        for c in range(at(low, k), at(high, k), WIDTH):
-                            x = a0 * load(L, r0 + c) + a1 * load(L, r1 + c)
-                            store(L, own + c, x)
-                            store(dS, s + c, load(dS, s + c) + x * load(dM, m + c))
-                    diagonal, c = at(beta, no + at(node, k)), at(column, k)
-                    put(L, own + c, diagonal)
-                    put(dS, s + c, at(dS, s + c) + diagonal * at(dM, m + c))
+                        for c in range(load(low, k), load(high, k), WIDTH):
+                            x = a0 * vload(L, r0 + c) + a1 * vload(L, r1 + c)
+                            vstore(L, own + c, x)
+                            vstore(dS, s + c, vload(dS, s + c) + x * vload(dM, m + c))
+                    diagonal, c = load(beta, no + load(node, k)), load(column, k)
+                    store(L, own + c, diagonal)
+                    store(dS, s + c, load(dS, s + c) + diagonal * load(dM, m + c))
                 for b in range(po, po + nodes):
-                    k = po + at(back_step, b)
-                    f, end = bo + at(back_begin, b + d), bo + at(back_begin, b + d + 1)
-                    own, s, m = at(back_slot, b) * K, so + at(row, k) * K, mo + at(row, k) * K
+                    k = po + load(back_step, b)
+                    f, end = bo + load(back_begin, b + d), bo + load(back_begin, b + d + 1)
+                    own, s, m = load(back_slot, b) * K, so + load(row, k) * K, mo + load(row, k) * K
                     w0, r0 = weight_and_row(f, end, back_edge, back_source_slot, w, wo, K, back_slots * K)
                     w1, r1 = weight_and_row(f + 1, end, back_edge, back_source_slot, w, wo, K, back_slots * K)
                     a0, a1 = splat(w0), splat(w1)
-                    e, stop, lo, hi = eo + at(begin, k + d), eo + at(begin, k + d + 1), at(low, k), at(high, k)
-                    p0 = at(source_step, e) * K if e < stop else nodes * K
-                    p1 = at(source_step, e + 1) * K if e + 1 < stop else nodes * K
+                    e, stop, lo, hi = eo + load(begin, k + d), eo + load(begin, k + d + 1), load(low, k), load(high, k)
+                    p0 = load(source_step, e) * K if e < stop else nodes * K
+                    p1 = load(source_step, e + 1) * K if e + 1 < stop else nodes * K
                     d0 = splat(w.dtype.type(0))
                     d1 = d0
                     if end - f > 2:
                         for c in range(lo, hi, WIDTH):
-                            x = load(S, s + c) * load(dM, m + c) + a0 * load(rows, r0 + c) + a1 * load(rows, r1 + c)
+                            x = vload(S, s + c) * vload(dM, m + c) + a0 * vload(rows, r0 + c) + a1 * vload(rows, r1 + c)
                             x = further(x, c, f + 2, end, back_edge, back_source_slot, w, wo, rows, K)
-                            store(rows, own + c, x)
-                            d0 = d0 + x * load(L, p0 + c)
-                            d1 = d1 + x * load(L, p1 + c)
+                            vstore(rows, own + c, x)
+                            d0 = d0 + x * vload(L, p0 + c)
+                            d1 = d1 + x * vload(L, p1 + c)
                     else:
                         for c in range(lo, hi, WIDTH):
-                            x = load(S, s + c) * load(dM, m + c) + a0 * load(rows, r0 + c) + a1 * load(rows, r1 + c)
-                            store(rows, own + c, x)
-                            d0 = d0 + x * load(L, p0 + c)
-                            d1 = d1 + x * load(L, p1 + c)
+                            x = vload(S, s + c) * vload(dM, m + c) + a0 * vload(rows, r0 + c) + a1 * vload(rows, r1 + c)
+                            vstore(rows, own + c, x)
+                            d0 = d0 + x * vload(L, p0 + c)
+                            d1 = d1 + x * vload(L, p1 + c)
                     if e < stop:
-                        put(dw, wo + at(edge, e), total(d0))
+                        store(dw, wo + load(edge, e), horizontal_sum(d0))
                     if e + 1 < stop:
-                        put(dw, wo + at(edge, e + 1), total(d1))
+                        store(dw, wo + load(edge, e + 1), horizontal_sum(d1))
                     for j in range(e + 2, stop):
                         d0 = splat(w.dtype.type(0))
                         for c in range(lo, hi, WIDTH):
-                            d0 = d0 + load(rows, own + c) * load(L, at(source_step, j) * K + c)
-                        put(dw, wo + at(edge, j), total(d0))
-                    put(dbeta, no + at(node, k), at(rows, own + at(column, k)))
+                            d0 = d0 + vload(rows, own + c) * vload(L, load(source_step, j) * K + c)
+                        store(dw, wo + load(edge, j), horizontal_sum(d0))
+                    store(dbeta, no + load(node, k), load(rows, own + load(column, k)))

@@ -1,6 +1,6 @@
-"""Whole mixes by masks in one call, for those so small that calls would cost more than the work.
+"""Whole mixes through masks in one call, for mixes so small that calls would cost more than the work.
 
-The masks are those of `chimera_ssm.ops.sweep.kernels_mask`; only the products around them are made here. Arrays:
+The masks are those of `chimera_ssm.ops.sweep.kernels_mask`; only the products around them are computed here. Arrays:
 ``C, B [pairs·groups, T, N]``, ``V, Y [H, T, P]``; leading dimensions may be divided otherwise. T is at least 4, N and P
 are multiples of 16.
 """
@@ -8,15 +8,15 @@ are multiples of 16.
 import numpy as np
 
 from chimera_ssm.cpu.compilation import inlined, kernel
-from chimera_ssm.cpu.simd import WIDTH, at, load, put, splat, store
+from chimera_ssm.cpu.simd import WIDTH, load, splat, store, vload, vstore
 from chimera_ssm.ops.sweep.kernels_mask import masks_backward, masks_forward
 
 
 @inlined
 def product(out, oo, a, ao, row_step, inner_step, x, xo, rows, inner, columns):
-    """Set ``out [rows, columns]`` to ``a x``, each from an offset on; ``a`` is read with steps of its own.
+    """Set ``out [rows, columns]`` to ``a x``, each from an offset on; ``a`` is read with the given strides.
 
-    Four rows at a time; the last four may have been done before in part.
+    Four rows at a time; some of the last four may be computed twice.
     """
     zero = splat(out.dtype.type(0))
     for first in range(0, rows, 4):
@@ -26,25 +26,25 @@ def product(out, oo, a, ao, row_step, inner_step, x, xo, rows, inner, columns):
         for c in range(0, columns, WIDTH):
             y0, y1, y2, y3 = zero, zero, zero, zero
             for k in range(inner):
-                v, q = load(x, xo + k * columns + c), k * inner_step
-                y0 = y0 + splat(at(a, a0 + q)) * v
-                y1 = y1 + splat(at(a, a1 + q)) * v
-                y2 = y2 + splat(at(a, a2 + q)) * v
-                y3 = y3 + splat(at(a, a3 + q)) * v
+                v, q = vload(x, xo + k * columns + c), k * inner_step
+                y0 = y0 + splat(load(a, a0 + q)) * v
+                y1 = y1 + splat(load(a, a1 + q)) * v
+                y2 = y2 + splat(load(a, a2 + q)) * v
+                y3 = y3 + splat(load(a, a3 + q)) * v
             o = oo + r * columns + c
-            store(out, o, y0)
-            store(out, o + columns, y1)
-            store(out, o + 2 * columns, y2)
-            store(out, o + 3 * columns, y3)
+            vstore(out, o, y0)
+            vstore(out, o + columns, y1)
+            vstore(out, o + 2 * columns, y2)
+            vstore(out, o + 3 * columns, y3)
 
 
 @inlined
 def transpose(out, x, xo, rows, columns):
-    """Set ``out [columns, ·]`` to the transposed of ``x [rows, columns]`` from offset ``xo`` on."""
+    """Set ``out [columns, ·]`` to the transpose of ``x [rows, columns]`` from offset ``xo`` on."""
     width = out.shape[1]
     for r in range(rows):
         for c in range(columns):
-            put(out, c * width + r, at(x, xo + r * columns + c))
+            store(out, c * width + r, load(x, xo + r * columns + c))
 
 
 @inlined
@@ -59,9 +59,9 @@ def products(C, B, groups, K):
 
 
 @inlined
-def shaped(plans, w, beta, C, B, V):
-    """Inputs with their leading dimensions as the kernels want them."""
-    D, T = plans[0].shape
+def shaped(plan, w, beta, C, B, V):
+    """Inputs with their leading dimensions as the kernels take them."""
+    D, T = plan.node.shape
     N, P = C.shape[-1], V.shape[-1]
     H, blocks = V.size // (T * P), C.size // (T * N)  # not -1: there may be no edges, and so no weights to count
     return (
@@ -74,33 +74,33 @@ def shaped(plans, w, beta, C, B, V):
 
 
 @kernel
-def small_forward(share, plans, w, beta, C, B, V, Y):
+def small_forward(share, plan, w, beta, C, B, V, Y):
     """Set Y to ``Σ_d (L_d ⊙ C_d B̄_dᵀ) V``."""
-    w, beta, C, B, V = shaped(plans, w, beta, C, B, V)
+    w, beta, C, B, V = shaped(plan, w, beta, C, B, V)
     H, T, P = V.shape
     K = -(-T // WIDTH) * WIDTH
     S, M = products(C, B, H // share, K), np.empty((H, T, K), V.dtype)
-    masks_forward(0, H, 0, share, *plans, w, beta, S, M)
+    masks_forward(0, H, 0, share, plan, w, beta, S, M)
     for h in range(H):
         product(Y, h * T * P, M, h * T * K, K, 1, V, h * T * P, T, T, P)
 
 
 @kernel
-def small_backward(share, plans, back_plans, w, beta, C, B, V, G, dw, dbeta, dC, dB, dV):
+def small_backward(share, plan, back_plan, w, beta, C, B, V, G, dw, dbeta, dC, dB, dV):
     """Set all gradients for incoming ones ``G [H, T, P]``."""
-    w, beta, C, B, V = shaped(plans, w, beta, C, B, V)
+    w, beta, C, B, V = shaped(plan, w, beta, C, B, V)
     dw, dbeta = dw.reshape(w.shape), dbeta.reshape(beta.shape)
     (H, T, P), (blocks, _, N) = V.shape, C.shape
     K = -(-T // WIDTH) * WIDTH
     S, M = products(C, B, H // share, K), np.empty((H, T, K), V.dtype)
     dS, turned = np.empty((1, *S.shape), V.dtype), np.zeros((P, K), V.dtype)
-    masks_forward(0, H, 0, share, *plans, w, beta, S, M)
+    masks_forward(0, H, 0, share, plan, w, beta, S, M)
     for h in range(H):
         vo, mo = h * T * P, h * T * K
         product(dV, vo, M, mo, 1, K, G, vo, T, T, P)
         transpose(turned, V, vo, T, P)
         product(M, mo, G, vo, P, 1, turned, 0, T, P, K)
-    masks_backward(0, blocks, 0, share, 1, *back_plans, w, beta, S, M, dw, dbeta, dS)
+    masks_backward(0, blocks, 0, share, 1, back_plan, w, beta, S, M, dw, dbeta, dS)
     for b in range(blocks):
         bo, so = b * T * N, b * T * K
         product(dC, bo, dS, so, K, 1, B, bo, T, T, N)

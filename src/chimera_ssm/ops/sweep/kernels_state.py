@@ -13,7 +13,18 @@ from typing import NamedTuple
 import numpy as np
 
 from chimera_ssm.cpu.compilation import inlined, kernel
-from chimera_ssm.cpu.simd import at, clear, load, load_4, put, room, splat, splat_4, store, total
+from chimera_ssm.cpu.simd import (
+    aligned_empty,
+    clear,
+    horizontal_sum,
+    load,
+    splat,
+    splat_4,
+    store,
+    vload,
+    vload_4,
+    vstore,
+)
 from chimera_ssm.cpu.tiles import (
     BLOCK,
     CHANNELS,
@@ -29,7 +40,7 @@ from chimera_ssm.cpu.tiles import (
     write,
 )
 
-#: Rows after the slots: one that nobody reads, what is carried, zeros.
+#: Rows after the slots: an unused one, the carried block, zeros.
 SPARE = 3
 
 
@@ -37,29 +48,29 @@ SPARE = 3
 def copy(out, o, x, i, size):
     """``size`` numbers, a multiple of a block's."""
     for k in range(0, size, CHANNELS):
-        store(out, o + k, load(x, i + k))
+        vstore(out, o + k, vload(x, i + k))
 
 
 @inlined
 def enter(near, place, X, origin, stride, node, start, stop):
     """Sixteen channels of each node of a segment, side by side."""
     for k in range(start, stop):
-        store(near, place + CHANNELS * (k - start), load(X, origin + at(node, k) * stride))
+        vstore(near, place + CHANNELS * (k - start), vload(X, origin + load(node, k) * stride))
 
 
 @inlined
 def enter_scaled(near, V, head, P, part, beta, node, start, stop):
     """The same for v = β V, whose place is the first."""
     for k in range(start, stop):
-        t = head * node.size + at(node, k)
-        store(near, CHANNELS * (k - start), at(beta, t) * load(V, t * P + CHANNELS * part))
+        t = head * node.size + load(node, k)
+        vstore(near, CHANNELS * (k - start), load(beta, t) * vload(V, t * P + CHANNELS * part))
 
 
 @inlined
 def leave(X, origin, stride, near, place, node, start, stop):
     """Put them back."""
     for k in range(start, stop):
-        store(X, origin + at(node, k) * stride, load(near, place + CHANNELS * (k - start)))
+        vstore(X, origin + load(node, k) * stride, vload(near, place + CHANNELS * (k - start)))
 
 
 # What is known of a segment lies in several arrays. They are not a power of two apart, or they would compete for the
@@ -83,9 +94,9 @@ def pack(out, X, group, node, start, stop):
     """``X [G, T, N]`` of a segment as ``[N/4, segment, 4]``, so that a block finds what it reads side by side."""
     N, stride = X.shape[2], block_stride(stop - start)
     for k in range(start, stop):
-        o = (group * node.size + at(node, k)) * N
+        o = (group * node.size + load(node, k)) * N
         for block in range(N // STATES):
-            store(out, block * stride + (k - start) * STATES, load_4(X, o + STATES * block))
+            vstore(out, block * stride + (k - start) * STATES, vload_4(X, o + STATES * block))
 
 
 @inlined
@@ -93,18 +104,18 @@ def add_unpacked(X, x, origin, node, start, stop):
     """The reverse, added to what is there, and zeros in its place."""
     N, stride, zero = X.shape[3], block_stride(stop - start), splat_4(x.dtype.type(0))
     for k in range(start, stop):
-        o = (origin + at(node, k)) * N
+        o = (origin + load(node, k)) * N
         for block in range(N // STATES):
             q = block * stride + (k - start) * STATES
-            store(X, o + STATES * block, load_4(X, o + STATES * block) + load_4(x, q))
-            store(x, q, zero)
+            vstore(X, o + STATES * block, vload_4(X, o + STATES * block) + vload_4(x, q))
+            vstore(x, q, zero)
 
 
 @inlined
 def weights_of(out, edge, start, stop, w, origin):
     """Weights of edges ``start`` to ``stop`` in the order of the plan, 0 where there is no edge (−1)."""
     for k in range(start, stop):
-        put(out, k - start, at(w, origin + at(edge, k)) if at(edge, k) >= 0 else w.dtype.type(0))
+        store(out, k - start, load(w, origin + load(edge, k)) if load(edge, k) >= 0 else w.dtype.type(0))
 
 
 @inlined
@@ -112,22 +123,22 @@ def most_edges(begin, nodes, segment):
     """The largest number of such edges that enter a segment."""
     most = 0
     for start in range(0, nodes, segment):
-        most = max(most, at(begin, min(nodes, start + segment)) - at(begin, start))
+        most = max(most, load(begin, min(nodes, start + segment)) - load(begin, start))
     return most
 
 
 @inlined
 def advance(others, x, j, start, new, cw, ew, begin, place, h, here):
-    """The block of step ``start + j``: what is new, what comes from further back, and what the step before hands on.
+    """The block of step ``start + j``: the new contribution, those of other edges, and that of the step before.
 
     The last is added last: the next step waits for it.
     """
     if others == 1:
-        new = plus(new, at(ew, j), read(h, here + BLOCK * at(place, start + j)))
+        new = plus(new, load(ew, j), read(h, here + BLOCK * load(place, start + j)))
     if others == 2:
-        for e in range(at(begin, start + j), at(begin, start + j + 1)):
-            new = plus(new, at(ew, e - at(begin, start)), read(h, here + BLOCK * at(place, e)))
-    return plus(new, at(cw, j), x)
+        for e in range(load(begin, start + j), load(begin, start + j + 1)):
+            new = plus(new, load(ew, e - load(begin, start)), read(h, here + BLOCK * load(place, e)))
+    return plus(new, load(cw, j), x)
 
 
 @inlined
@@ -142,8 +153,12 @@ def forward(others, first, last, fresh, steps, arrays):
     (heads, edges), (groups, nodes, N), P = w.shape, B.shape, V.shape[2]
     parts, blocks, segments, rows = P // CHANNELS, N // STATES, -(-nodes // segment), slots + SPARE
     apart, packed = rows * BLOCK if segments > 1 else 0, blocks * block_stride(segment)
-    h = room(max(rows * BLOCK, min(bundle, last - first) * blocks * apart), V.dtype)
-    near, b, c = room(2 * plane(segment), V.dtype), room(packed, V.dtype), room(packed, V.dtype)
+    h = aligned_empty(max(rows * BLOCK, min(bundle, last - first) * blocks * apart), V.dtype)
+    near, b, c = (
+        aligned_empty(2 * plane(segment), V.dtype),
+        aligned_empty(packed, V.dtype),
+        aligned_empty(packed, V.dtype),
+    )
     cw, ew = np.empty(segment, V.dtype), np.empty(most_edges(begin, nodes, segment), V.dtype)
     zero = splat(V.dtype.type(0))
     for low in range(first, last, bundle):
@@ -159,7 +174,7 @@ def forward(others, first, last, fresh, steps, arrays):
                     pack(b, B, group, node, start, stop)
                     pack(c, C, group, node, start, stop)
                 weights_of(cw, carried, start, stop, w, head * edges)
-                weights_of(ew, edge, at(begin, start), at(begin, stop), w, head * edges)
+                weights_of(ew, edge, load(begin, start), load(begin, stop), w, head * edges)
                 enter_scaled(near, V, head, P, part, beta, node, start, stop)
                 if fresh:
                     clear(near, y, y + count * CHANNELS)
@@ -172,9 +187,9 @@ def forward(others, first, last, fresh, steps, arrays):
                         x = read(h, here + (slots + 1) * BLOCK)
                     for j in range(count):
                         q, o = CHANNELS * j, bo + STATES * j
-                        x = advance(others, x, j, start, outer(b, o, load(near, q)), cw, ew, begin, place, h, here)
-                        write(h, here + BLOCK * at(slot, start + j), x)
-                        store(near, y + q, inner(load(near, y + q), c, o, x))
+                        x = advance(others, x, j, start, outer(b, o, vload(near, q)), cw, ew, begin, place, h, here)
+                        write(h, here + BLOCK * load(slot, start + j), x)
+                        vstore(near, y + q, inner(vload(near, y + q), c, o, x))
                     write(h, here + (slots + 1) * BLOCK, x)
                 leave(Y, to, P, near, y, node, start, stop)
 
@@ -213,74 +228,74 @@ def cross_all(others, low, high, size, steps, w, beta, B, V, b, cw, ew, near, cr
                 group = head * groups // heads
                 pack(b, B, group, steps.node, start, stop)
             weights_of(cw, steps.carried, start, stop, w, head * edges)
-            weights_of(ew, steps.edge, at(begin, start), at(begin, stop), w, head * edges)
+            weights_of(ew, steps.edge, load(begin, start), load(begin, stop), w, head * edges)
             enter_scaled(near, V, head, P, task % parts, beta, steps.node, start, stop)
             for block in range(blocks):
                 here, bo = o + size + ((task - low) * blocks + block) * apart, block * block_stride(stop - start)
                 x = read(crossing, here + (slots + 1) * BLOCK)
                 for j in range(stop - start):
-                    new = outer(b, bo + STATES * j, load(near, CHANNELS * j))
+                    new = outer(b, bo + STATES * j, vload(near, CHANNELS * j))
                     x = advance(others, x, j, start, new, cw, ew, begin, place, crossing, here)
-                    write(crossing, here + BLOCK * at(slot, start + j), x)
+                    write(crossing, here + BLOCK * load(slot, start + j), x)
                 write(crossing, here + (slots + 1) * BLOCK, x)
 
 
 @inlined
-def recall_segment(others, x, start, count, bo, steps, cw, ew, b, near, h, dc):
-    """All states of a block in a segment, into ``h``, from what is handed to it, and ``∂C_t += h_t g_t``."""
+def recompute_segment(others, x, start, count, bo, steps, cw, ew, b, near, h, dc):
+    """All states of a block in a segment, into ``h``, from the block carried into it, and ``∂C_t += h_t g_t``."""
     begin, there, slots, g = steps.begin, steps.there, steps.slots, plane(count)
     write(h, BLOCK * (slots + SPARE), x)
     for j in range(count):
         q, o = CHANNELS * j, bo + STATES * j
-        x = advance(others, x, j, start, outer(b, o, load(near, q)), cw, ew, begin, there, h, 0)
+        x = advance(others, x, j, start, outer(b, o, vload(near, q)), cw, ew, begin, there, h, 0)
         write(h, BLOCK * (slots + SPARE + 1 + j), x)
-        add_products(dc, o, x, load(near, g + q))
+        add_products(dc, o, x, vload(near, g + q))
 
 
 @inlined
-def descend(others, handed, start, count, bo, steps, cw, ew, b, c, near, h, adjoint, here, dew, db):
-    """λ of a block back through a segment, what it makes of ``∂v``, ``∂B`` and ``∂w``, and what it hands on."""
+def descend(others, carry, start, count, bo, steps, cw, ew, b, c, near, h, adjoint, here, dew, db):
+    """λ of a block back through a segment, its contributions to ``∂v``, ``∂B``, ``∂w``, and the carried block."""
     begin, source_slot, there = steps.begin, steps.source_slot, steps.there
     latest, back_slot, slots = steps.latest, steps.back_slot, steps.slots
     g, dv, dcw = plane(count), 2 * plane(count), 3 * plane(count)
     for j in range(count - 1, -1, -1):
         k, q, o = start + j, CHANNELS * j, bo + STATES * j
-        x = sum_of(outer(c, o, load(near, g + q)), read(adjoint, here + BLOCK * at(back_slot, k)))
-        x = plus(x, at(cw, j + 1), handed)
-        store(near, dv + q, inner(load(near, dv + q), b, o, x))
-        add_products(db, o, x, load(near, q))
+        x = sum_of(outer(c, o, vload(near, g + q)), read(adjoint, here + BLOCK * load(back_slot, k)))
+        x = plus(x, load(cw, j + 1), carry)
+        vstore(near, dv + q, inner(vload(near, dv + q), b, o, x))
+        add_products(db, o, x, vload(near, q))
         add_lanes(near, dcw + q, x, read(h, BLOCK * (slots + SPARE + j)))
         if others == 1:
-            add_lanes(dew, q, x, read(h, BLOCK * at(there, k)))
-            write(adjoint, here + BLOCK * at(source_slot, k), times(at(ew, j), x))
+            add_lanes(dew, q, x, read(h, BLOCK * load(there, k)))
+            write(adjoint, here + BLOCK * load(source_slot, k), times(load(ew, j), x))
         if others == 2:
-            for e in range(at(begin, k), at(begin, k + 1)):
-                i, target = e - at(begin, start), here + BLOCK * at(source_slot, e)
-                add_lanes(dew, CHANNELS * i, x, read(h, BLOCK * at(there, e)))
-                if at(latest, e):
-                    write(adjoint, target, times(at(ew, i), x))
+            for e in range(load(begin, k), load(begin, k + 1)):
+                i, target = e - load(begin, start), here + BLOCK * load(source_slot, e)
+                add_lanes(dew, CHANNELS * i, x, read(h, BLOCK * load(there, e)))
+                if load(latest, e):
+                    write(adjoint, target, times(load(ew, i), x))
                 else:
-                    write(adjoint, target, plus(read(adjoint, target), at(ew, i), x))
-        handed = x
-    return handed
+                    write(adjoint, target, plus(read(adjoint, target), load(ew, i), x))
+        carry = x
+    return carry
 
 
 @inlined
-def hand_out(fresh, head, part, start, stop, steps, w, beta, V, near, dew, dw, dbeta, dV):
-    """Gradients of a task's segment to where they belong; those of V are added to others, or the first if ``fresh``."""
+def store_gradients(fresh, head, part, start, stop, steps, w, beta, V, near, dew, dw, dbeta, dV):
+    """Store the gradients of a task's segment; those of V are added, or set if ``fresh``."""
     node, carried, edge, begin = steps.node, steps.carried, steps.edge, steps.begin
     (heads, edges), nodes, P, dv, dcw = w.shape, node.size, V.shape[2], 2 * plane(stop - start), 3 * plane(stop - start)
     dwo, dbo = (part * heads + head) * edges, (part * heads + head) * nodes
     for k in range(start, stop):
-        t, q = at(node, k), CHANNELS * (k - start)
-        o, d, scale = (head * nodes + t) * P + CHANNELS * part, load(near, dv + q), at(beta, head * nodes + t)
-        put(dbeta, dbo + t, total(d * load(V, o)))
-        store(dV, o, scale * d if fresh else load(dV, o) + scale * d)
-        if at(carried, k) >= 0:
-            put(dw, dwo + at(carried, k), total(load(near, dcw + q)))
-    for e in range(at(begin, start), at(begin, stop)):
-        if at(edge, e) >= 0:
-            put(dw, dwo + at(edge, e), total(load(dew, CHANNELS * (e - at(begin, start)))))
+        t, q = load(node, k), CHANNELS * (k - start)
+        o, d, scale = (head * nodes + t) * P + CHANNELS * part, vload(near, dv + q), load(beta, head * nodes + t)
+        store(dbeta, dbo + t, horizontal_sum(d * vload(V, o)))
+        vstore(dV, o, scale * d if fresh else vload(dV, o) + scale * d)
+        if load(carried, k) >= 0:
+            store(dw, dwo + load(carried, k), horizontal_sum(vload(near, dcw + q)))
+    for e in range(load(begin, start), load(begin, stop)):
+        if load(edge, e) >= 0:
+            store(dw, dwo + load(edge, e), horizontal_sum(vload(dew, CHANNELS * (e - load(begin, start)))))
 
 
 @inlined
@@ -288,7 +303,7 @@ def backward(others, first, last, fresh, ranges, steps, arrays):
     """The adjoint for incoming gradients ``G [H, T, P]``: λ_t = C_t g_tᵀ + Σ_{t→s} w λ_s.
 
     ``∂w = ⟨λ_target, h_source⟩``, ``∂B_t = λ_t v_t``, ``∂v_t = λ_tᵀ B_t``, ``∂C_t = h_t g_t``, with v = β V. Tasks
-    are divided into ``ranges``, each with gradients of B and C of its own, so that their sum does not depend on
+    are divided into ``ranges``, each with separate gradients of B and C, so that their sum does not depend on
     timing: ``dw [P/16, H, E]`` and ``dbeta [P/16, H, T]`` are set, ``dB, dC [ranges, G, T, N]`` are added to, and so
     is dV unless ``fresh``.
 
@@ -304,10 +319,15 @@ def backward(others, first, last, fresh, ranges, steps, arrays):
     parts, blocks, segments, rows = P // CHANNELS, N // STATES, -(-nodes // segment), slots + SPARE
     apart, packed = rows * BLOCK if segments > 1 else 0, blocks * block_stride(segment)
     size, most = min(bundle, -(-heads * parts // ranges)) * blocks * apart, most_edges(begin, nodes, segment)
-    adjoint, crossing = room(max(rows * BLOCK, size), V.dtype), room(size * segments, V.dtype)
-    h, near = room((rows + 1 + segment) * BLOCK, V.dtype), room(4 * plane(segment), V.dtype)
-    dew = room(most * CHANNELS, V.dtype)
-    b, c, db, dc = room(packed, V.dtype), room(packed, V.dtype), room(packed, V.dtype), room(packed, V.dtype)
+    adjoint, crossing = aligned_empty(max(rows * BLOCK, size), V.dtype), aligned_empty(size * segments, V.dtype)
+    h, near = aligned_empty((rows + 1 + segment) * BLOCK, V.dtype), aligned_empty(4 * plane(segment), V.dtype)
+    dew = aligned_empty(most * CHANNELS, V.dtype)
+    b, c, db, dc = (
+        aligned_empty(packed, V.dtype),
+        aligned_empty(packed, V.dtype),
+        aligned_empty(packed, V.dtype),
+        aligned_empty(packed, V.dtype),
+    )
     cw, ew, zero = np.empty(segment + 1, V.dtype), np.empty(most, V.dtype), splat(V.dtype.type(0))
     clear(h, 0, h.size)
     clear(db, 0, packed)
@@ -330,32 +350,32 @@ def backward(others, first, last, fresh, ranges, steps, arrays):
                         group = head * groups // heads
                         pack(b, B, group, node, start, stop)
                         pack(c, C, group, node, start, stop)
-                    put(cw, count, V.dtype.type(0))
+                    store(cw, count, V.dtype.type(0))
                     weights_of(cw, carried, start, min(nodes, stop + 1), w, head * edges)
-                    weights_of(ew, edge, at(begin, start), at(begin, stop), w, head * edges)
+                    weights_of(ew, edge, load(begin, start), load(begin, stop), w, head * edges)
                     enter_scaled(near, V, head, P, part, beta, node, start, stop)
                     enter(near, plane(count), G, head * nodes * P + CHANNELS * part, P, node, start, stop)
                     clear(near, 2 * plane(count), 4 * plane(count))
                     clear(dew, 0, dew.size)
                     for block in range(blocks):
                         here, bo = ((task - low) * blocks + block) * apart, block * block_stride(count)
-                        x = handed = zero, zero, zero, zero
+                        x = carry = zero, zero, zero, zero
                         if segments > 1:
                             copy(h, 0, crossing, s * size + here, slots * BLOCK)
                             x = read(crossing, s * size + here + (slots + 1) * BLOCK)
-                            handed = read(adjoint, here + (slots + 1) * BLOCK)
-                        recall_segment(others, x, start, count, bo, steps, cw, ew, b, near, h, dc)
-                        handed = descend(
-                            others, handed, start, count, bo, steps, cw, ew, b, c, near, h, adjoint, here, dew, db
+                            carry = read(adjoint, here + (slots + 1) * BLOCK)
+                        recompute_segment(others, x, start, count, bo, steps, cw, ew, b, near, h, dc)
+                        carry = descend(
+                            others, carry, start, count, bo, steps, cw, ew, b, c, near, h, adjoint, here, dew, db
                         )
-                        write(adjoint, here + (slots + 1) * BLOCK, handed)
-                    hand_out(fresh, head, part, start, stop, steps, w, beta, V, near, dew, dw, dbeta, dV)
+                        write(adjoint, here + (slots + 1) * BLOCK, carry)
+                    store_gradients(fresh, head, part, start, stop, steps, w, beta, V, near, dew, dw, dbeta, dV)
                 add_unpacked(dB, db, (r * groups + group) * nodes, node, start, stop)
                 add_unpacked(dC, dc, (r * groups + group) * nodes, node, start, stop)
 
 
-# What steps hear from besides the step before is a constant of each kernel, so that grids run without a
-# branch. Functions of a module, not of a factory: only these are found again in the cache on disk.
+# How many edges a step may have besides that from the step before is a constant of each kernel, so that grids run
+# without a branch. Functions of a module, not of a factory: only these are found again in the cache on disk.
 
 
 @kernel
@@ -382,7 +402,7 @@ def backward_2(first, last, fresh, ranges, steps, arrays):
     backward(2, first, last, fresh, ranges, steps, arrays)
 
 
-#: By how many steps a step may hear from besides the one before. 1: at most one, and each is heard by at most one, as
-#: on grids: ``edge`` and ``place`` have an entry for every step, −1 and a row of zeros if there is no such edge. 2: any
-#: number. What is carried is treated like 1.
+#: By the kind of `OtherEdges`. 1: a step has at most one such edge, and a source at most one such reader, as on grids;
+#: ``edge`` and ``place`` have an entry for every step, −1 and a row of zeros if there is no such edge. 2: any number.
+#: The carried block is treated as in 1.
 KERNELS = {1: (forward_1, backward_1), 2: (forward_2, backward_2)}

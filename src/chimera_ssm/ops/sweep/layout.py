@@ -15,24 +15,25 @@ from torch import Tensor
 from chimera_ssm.cpu.simd import WIDTH
 from chimera_ssm.cpu.workspace import workspace
 from chimera_ssm.ops.dense_blocks import join, split
+from chimera_ssm.ops.sweep.kernels_mask import AdjointPlan, MaskPlan
 from chimera_ssm.ops.sweep.plan import sweep_plan
 from chimera_ssm.topology import Topology
 
-#: Numbers of M that exist at once: enough to keep threads busy, few enough to stay in a cache.
+#: Elements of M at once: enough to keep threads busy, few enough to stay in a cache.
 _MASK_ELEMENTS = 1 << 21
 #: Multiplications that take less time than a few calls of PyTorch.
 _SMALL_WORK = 1_000_000
 
 
 class _Scratch(local):
-    """Memory that each thread keeps from call to call: new pages cost more than what is done with them."""
+    """Memory that each thread reuses from call to call: page faults of new memory cost more than the computation."""
 
     def __init__(self) -> None:
         self.kept: dict[Any, Tensor] = {}
         self.views: dict[Any, Tensor] = {}
 
     def get(self, name: str, dtype: torch.dtype, *shape: int) -> Tensor:
-        """Uninitialised memory, the same at every call if it is not too much."""
+        """Uninitialized memory, the same at every call unless it is large."""
         view = self.views.get((name, dtype, shape))
         return self._make(name, dtype, shape) if view is None else view
 
@@ -41,8 +42,8 @@ class _Scratch(local):
         if size > _MASK_ELEMENTS:
             return workspace.empty(shape, dtype)
         if (name, dtype) not in self.kept or self.kept[name, dtype].numel() < size or len(self.views) > 64:
-            self.views.clear()  # they hold on to the memory before
-            with torch.inference_mode(False):  # it may be used for training next
+            self.views.clear()  # they refer to the old memory
+            with torch.inference_mode(False):  # training may use it next
                 self.kept[name, dtype] = torch.empty(size, dtype=dtype)
         self.views[name, dtype, shape] = view = self.kept[name, dtype][:size].view(shape)
         return view
@@ -53,11 +54,11 @@ scratch = _Scratch()
 
 @dataclass(frozen=True)
 class Chunk:
-    """Heads that are worked on at once.
+    """Heads that are processed at once.
 
     Attributes:
-        start: the first of them.
-        heads: how many.
+        start: the first head.
+        heads: their number.
         groups: slice of blocks of a B or C: those of their groups.
         blocks: slice of blocks of V.
         whole: whether there is no other chunk.
@@ -79,7 +80,7 @@ class Chunk:
 
 
 class Layout:
-    """How a mask mix of given shapes is laid out; made once for these.
+    """The layout of a mix through masks for given shapes.
 
     Rows and columns are counted within each part of the topologies, columns in whole vectors:
     ``V [heads·parts, side, P]``, ``M [heads·parts, side, columns]``, each ``C, B [groups·parts, side, N]``. A pair
@@ -146,17 +147,17 @@ class Layout:
         return x if self.side == self.columns else x[..., : self.side]
 
     @cached_property
-    def forward_plans(self) -> tuple[Any, ...]:
-        """What `masks_forward` wants to know of the topologies."""
+    def forward_plan(self) -> MaskPlan:
+        """The topologies as `masks_forward` takes them."""
         plans = [t.cached(sweep_plan, False) for t in self.topologies]
         names = "node", "row", "column", "begin", "edge", "source_slot", "slot"
         slots = max(p.slots for p in plans)
         low, high = _stack_plans(plans, "low"), _stack_plans(plans, "high")
-        return *(_stack_plans(plans, n) for n in names), slots, low, high, self.which
+        return MaskPlan(*(_stack_plans(plans, n) for n in names), slots, low, high, self.which)
 
     @cached_property
-    def backward_plans(self) -> tuple[Any, ...]:
-        """What `masks_backward` wants to know of them."""
+    def backward_plan(self) -> AdjointPlan:
+        """The topologies as `masks_backward` takes them."""
         plans = [t.cached(sweep_plan, False) for t in self.topologies]
         backs = [t.flip().cached(sweep_plan, False) for t in self.topologies]
         names = "node", "row", "column", "begin", "edge", "source_step", "low", "high"
@@ -164,7 +165,7 @@ class Layout:
         back_names = "begin", "edge", "source_slot", "slot"
         back_arrays = (_stack_plans(backs, n) for n in back_names)
         slots = max(b.slots for b in backs)
-        return *(_stack_plans(plans, n) for n in names), steps, *back_arrays, slots, self.which
+        return AdjointPlan(*(_stack_plans(plans, n) for n in names), steps, *back_arrays, slots, self.which)
 
 
 def _stack_plans(plans: list[Any], name: str) -> Any:

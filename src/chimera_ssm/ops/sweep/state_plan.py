@@ -55,7 +55,7 @@ def back_slots(topology: Topology) -> Array:
 
 
 def places(topology: Topology, segment: int) -> Array:
-    """Row of each edge's source while the backward kernel works on a segment of so many nodes."""
+    """Row of each edge's source while the backward kernel works on a segment of this many nodes."""
     plan, others = topology.cached(sweep_plan, True), topology.cached(other_edges)
     start = np.repeat(np.arange(plan.node.size) // segment * segment, np.diff(others.begin))
     step = np.full(others.edge.size, -1)

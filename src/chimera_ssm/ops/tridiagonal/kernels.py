@@ -8,7 +8,7 @@ edges that enter each place, E where there is none.
 import numpy as np
 
 from chimera_ssm.cpu.compilation import inlined, kernel
-from chimera_ssm.cpu.simd import at, put
+from chimera_ssm.cpu.simd import load, store
 
 
 @inlined
@@ -16,9 +16,9 @@ def read_links(w, origin, ahead, back, a, b):
     """Weights of each link, ``a_i = A[i, i+1]`` and ``b_i = A[i+1, i]``."""
     edges = w.shape[1]
     for i in range(a.size):
-        up, down = at(ahead, i + 1), at(back, i)
-        put(b, i, np.float64(at(w, origin + up)) if up < edges else 0.0)
-        put(a, i, np.float64(at(w, origin + down)) if down < edges else 0.0)
+        up, down = load(ahead, i + 1), load(back, i)
+        store(b, i, np.float64(load(w, origin + up)) if up < edges else 0.0)
+        store(a, i, np.float64(load(w, origin + down)) if down < edges else 0.0)
 
 
 @inlined
@@ -28,13 +28,13 @@ def find_pivots(a, b, up, down):
     The largest magnitude of either is returned: NaN if there is one, because all that follow are NaN, too.
     """
     links, largest_up, largest_down = a.size, 1.0, 1.0
-    put(up, 0, 1.0)
-    put(down, links, 1.0)
+    store(up, 0, 1.0)
+    store(down, links, 1.0)
     for i in range(links):
         j = links - 1 - i
-        u, d = 1 - at(a, i) * at(b, i) / at(up, i), 1 - at(a, j) * at(b, j) / at(down, j + 1)
-        put(up, i + 1, u)
-        put(down, j, d)
+        u, d = 1 - load(a, i) * load(b, i) / load(up, i), 1 - load(a, j) * load(b, j) / load(down, j + 1)
+        store(up, i + 1, u)
+        store(down, j, d)
         if not abs(u) <= largest_up:
             largest_up = abs(u)
         if not abs(d) <= largest_down:
@@ -49,12 +49,12 @@ def factors(first, last, ahead, back, w, theta, fore, aft, growth):
     a, b, up, down = np.empty(links), np.empty(links), np.empty(nodes), np.empty(nodes)
     for head in range(first, last):
         read_links(w, head * edges, ahead, back, a, b)
-        put(growth, head, find_pivots(a, b, up, down))
+        store(growth, head, find_pivots(a, b, up, down))
         for i in range(nodes):
-            put(theta, head * nodes + i, theta.dtype.type(1 / (at(up, i) + at(down, i) - 1)))
+            store(theta, head * nodes + i, theta.dtype.type(1 / (load(up, i) + load(down, i) - 1)))
         for i in range(links):
-            put(fore, head * links + i, fore.dtype.type(at(b, i) / at(down, i + 1)))
-            put(aft, head * links + i, aft.dtype.type(at(a, i) / at(up, i)))
+            store(fore, head * links + i, fore.dtype.type(load(b, i) / load(down, i + 1)))
+            store(aft, head * links + i, aft.dtype.type(load(a, i) / load(up, i)))
 
 
 @kernel
@@ -68,22 +68,24 @@ def factors_adjoint(first, last, ahead, back, w, gtheta, gfore, gaft, dw):
         read_links(w, wo, ahead, back, a, b)
         find_pivots(a, b, up, down)
         for i in range(nodes):
-            theta = 1 / (at(up, i) + at(down, i) - 1)
-            put(gup, i, -theta * theta * at(gtheta, to + i))
-            put(gdown, i, -theta * theta * at(gtheta, to + i))
+            theta = 1 / (load(up, i) + load(down, i) - 1)
+            store(gup, i, -theta * theta * load(gtheta, to + i))
+            store(gdown, i, -theta * theta * load(gtheta, to + i))
         for i in range(links):
-            put(gup, i, at(gup, i) - at(gaft, lo + i) * at(a, i) / at(up, i) ** 2)
-            put(gdown, i + 1, at(gdown, i + 1) - at(gfore, lo + i) * at(b, i) / at(down, i + 1) ** 2)
+            store(gup, i, load(gup, i) - load(gaft, lo + i) * load(a, i) / load(up, i) ** 2)
+            store(gdown, i + 1, load(gdown, i + 1) - load(gfore, lo + i) * load(b, i) / load(down, i + 1) ** 2)
         for i in range(links - 1, -1, -1):
-            put(gp, i, -at(gup, i + 1) / at(up, i))
-            put(gup, i, at(gup, i) - at(gp, i) * at(a, i) * at(b, i) / at(up, i))
+            store(gp, i, -load(gup, i + 1) / load(up, i))
+            store(gup, i, load(gup, i) - load(gp, i) * load(a, i) * load(b, i) / load(up, i))
         for i in range(links):
-            more = at(gdown, i) / at(down, i + 1)
-            put(gp, i, at(gp, i) - more)
-            put(gdown, i + 1, at(gdown, i + 1) + more * at(a, i) * at(b, i) / at(down, i + 1))
+            more = load(gdown, i) / load(down, i + 1)
+            store(gp, i, load(gp, i) - more)
+            store(gdown, i + 1, load(gdown, i + 1) + more * load(a, i) * load(b, i) / load(down, i + 1))
         for i in range(links):
-            up_edge, down_edge = at(ahead, i + 1), at(back, i)
+            up_edge, down_edge = load(ahead, i + 1), load(back, i)
             if up_edge < edges:
-                put(dw, wo + up_edge, dw.dtype.type(at(gfore, lo + i) / at(down, i + 1) + at(a, i) * at(gp, i)))
+                store(
+                    dw, wo + up_edge, dw.dtype.type(load(gfore, lo + i) / load(down, i + 1) + load(a, i) * load(gp, i))
+                )
             if down_edge < edges:
-                put(dw, wo + down_edge, dw.dtype.type(at(gaft, lo + i) / at(up, i) + at(b, i) * at(gp, i)))
+                store(dw, wo + down_edge, dw.dtype.type(load(gaft, lo + i) / load(up, i) + load(b, i) * load(gp, i)))
