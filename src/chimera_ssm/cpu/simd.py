@@ -3,8 +3,8 @@
 Numba's arrays carry no alias information, so that LLVM guards or gives up the vectorization of short loops. Kernels
 that matter are therefore written on vectors: `vload` sixteen neighbours, compute with ``+``, ``-``, ``*`` (fused where
 the machine can), ``/`` and `exp`, `vstore` them. Sixteen float32 are one register of AVX-512, two of AVX2, four of
-NEON: LLVM divides them as the machine needs. Works for float32 and float64 alike. Offsets count elements of the flattened
-array, which must be contiguous; nothing is checked.
+NEON: LLVM divides them as the machine needs. Works for float32 and float64 alike. Offsets count elements of the
+flattened array, which must be contiguous; nothing is checked.
 """
 
 import math
