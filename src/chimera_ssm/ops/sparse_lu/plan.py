@@ -60,7 +60,7 @@ def lu_plan(topology: Topology) -> LUPlan:
     plan = topology.elimination_plan(sys.maxsize)
     early, late = plan.position[plan.early], plan.position[plan.late]
     parent = np.full(T, T)
-    np.minimum.load(parent, early, late)
+    np.minimum.at(parent, early, late)
     place, descendant = _postorder(parent)
     rank = place[plan.position]
     node = np.argsort(rank)
