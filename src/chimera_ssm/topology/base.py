@@ -14,8 +14,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from chimera_ssm.errors import TopologyError
-from chimera_ssm.topology import order
-from chimera_ssm.topology import registry as names
+from chimera_ssm.topology import registry, traversal
 from chimera_ssm.topology.plans import (
     BlockPlan,
     FactorPlan,
@@ -60,7 +59,7 @@ class Topology:
     def __init__(self, key: str, num_nodes: int, num_edges: int, num_parts: int = 1):
         self._fill(key, num_nodes, num_edges, num_parts, torch.device("cpu"))
         if not torch.compiler.is_dynamo_compiling():
-            names.remember(key, self)
+            registry.remember(key, self)
 
     def _fill(self, key: str, num_nodes: int, num_edges: int, num_parts: int, device: torch.device) -> None:
         # Plain strings and integers in __dict__, which a compiled function guards by their values.
@@ -86,11 +85,11 @@ class Topology:
         return f"{type(self).__name__}({self.num_nodes} nodes, {self.num_edges} edges)"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return names.restore, (self.spec, tuple(_known_order(part) for part in self.parts))
+        return registry.restore, (self.spec, tuple(_known_order(part) for part in self.parts))
 
     @property
     def spec(self) -> str:
-        """The whole topology as text, from which `names.topology_of` builds it again in any process."""
+        """The whole topology as text, from which `registry.topology_of` builds it again in any process."""
         return self.found(_spec)
 
     def _write_spec(self) -> str:
@@ -176,12 +175,12 @@ class Topology:
     @cached_property
     def is_forest(self) -> bool:
         """Whether the graph, directions and self-loops forgotten, has no cycle: trees side by side."""
-        return order.is_forest(self.num_nodes, self._source, self._target)
+        return traversal.is_forest(self.num_nodes, self._source, self._target)
 
     @cached_property
     def is_tree(self) -> bool:
         """Whether the graph is one tree, directions and self-loops forgotten."""
-        components = order.components(self.num_nodes, self._source, self._target)
+        components = traversal.components(self.num_nodes, self._source, self._target)
         return self.is_forest and bool((components == 0).all())
 
     @cached_property
@@ -198,7 +197,7 @@ class Topology:
     @cached_property
     def _levels(self) -> Array:
         self._require_acyclic("levels")
-        return order.levels(self.num_nodes, self._source, self._target)
+        return traversal.levels(self.num_nodes, self._source, self._target)
 
     @property
     def topological_order(self) -> torch.Tensor:
@@ -228,15 +227,15 @@ class Topology:
         Above 20,000 nodes an upper bound: twice an eccentricity in an undirected graph, the longest path in
         an acyclic one.
         """
-        if self.num_nodes <= order.EXACT_DIAMETER_NODES:
-            return order.largest_distance(self.num_nodes, self._source, self._target)
+        if self.num_nodes <= traversal.EXACT_DIAMETER_NODES:
+            return traversal.largest_distance(self.num_nodes, self._source, self._target)
         if self.is_acyclic:
             return self.longest_path
         if self.is_symmetric:
-            roots = np.unique(order.components(self.num_nodes, self._source, self._target))
-            return 2 * int(order.distances(self.num_nodes, self._source, self._target, roots).max())
+            roots = np.unique(traversal.components(self.num_nodes, self._source, self._target))
+            return 2 * int(traversal.distances(self.num_nodes, self._source, self._target, roots).max())
         raise TopologyError(
-            f"the diameter of a directed graph with cycles is found up to {order.EXACT_DIAMETER_NODES:,} nodes, "
+            f"the diameter of a directed graph with cycles is found up to {traversal.EXACT_DIAMETER_NODES:,} nodes, "
             f"and this one has {self.num_nodes:,}; state the number of terms, e.g. Neumann(terms=64)"
         )
 
@@ -245,13 +244,13 @@ class Topology:
     @cached_property
     def directed_paths(self) -> PathPlan | None:
         """Layout of a graph of disjoint directed paths as one broken line; ``None`` for other graphs."""
-        nodes = order.directed_paths(self.num_nodes, self._source, self._target)
+        nodes = traversal.directed_paths(self.num_nodes, self._source, self._target)
         return None if nodes is None else self._lay_out(nodes)
 
     @cached_property
     def undirected_paths(self) -> PathPlan | None:
         """Layout of a graph of disjoint undirected paths as one broken line; ``None`` for other graphs."""
-        nodes = order.undirected_paths(self.num_nodes, self._source, self._target)
+        nodes = traversal.undirected_paths(self.num_nodes, self._source, self._target)
         return None if nodes is None else self._lay_out(nodes)
 
     def _lay_out(self, nodes: Array) -> PathPlan:
@@ -348,7 +347,7 @@ class Topology:
             return self
         moved = object.__new__(type(self))
         moved.__dict__.update(self.__dict__, device=device, _kept={})
-        names.remember(self.key, moved)
+        registry.remember(self.key, moved)
         return moved
 
     def _relatives(
@@ -422,7 +421,7 @@ def _found(key: str, make: Callable[..., Any], *args: Any) -> tuple[Any]:
 
     In a tuple: PyTorch names a tensor after the function that gave it, and refuses a second one of the same name.
     """
-    value = names.topology_of(key).found(make, *args)
+    value = registry.topology_of(key).found(make, *args)
     if isinstance(value, torch.Tensor):
         torch._dynamo.mark_static(value)  # its sizes are those of the topology, also where others are symbolic
     return (value,)
@@ -447,7 +446,7 @@ def _tensors(topology: Topology, name: str, device: torch.device) -> Any:
 
 def _spec(topology: Topology) -> str:
     spec = topology._write_spec()
-    names.remember(spec, topology)
+    registry.remember(spec, topology)
     return spec
 
 

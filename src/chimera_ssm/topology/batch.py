@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from chimera_ssm.errors import TopologyError
-from chimera_ssm.topology import registry as names
+from chimera_ssm.topology import registry
 from chimera_ssm.topology.base import Array, Topology, hashable
 from chimera_ssm.topology.plans import PathPlan
 from chimera_ssm.topology.symbolic_lu import EliminationPlan, TooMuchFill, join_plans
@@ -28,7 +28,7 @@ class Batch(Topology):
 
     @cached_property
     def parts(self) -> tuple[Topology, ...]:
-        return names.topology_of(self.key).parts  # made inside a compiled function, with a key only
+        return registry.topology_of(self.key).parts  # made inside a compiled function, with a key only
 
     def _find_ends(self) -> tuple[Array, Array]:
         start = np.cumsum([0] + [p.num_nodes for p in self.parts])

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from chimera_ssm.topology.edge_list import Listed
+from chimera_ssm.topology.edge_list import EdgeList
 
 
-class DAG(Listed):
+class DAG(EdgeList):
     """A directed acyclic graph; self-loops are cycles.
 
     Args:

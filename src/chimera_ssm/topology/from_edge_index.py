@@ -22,7 +22,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
-class Wiring:
+class PyGTopology:
     """Edges as they were given, and the topology they make.
 
     Attributes:
@@ -59,16 +59,16 @@ class Wiring:
     def __reduce__(self) -> tuple:
         return restore_wiring, (self.topology, self.edge)
 
-    def to(self, device: torch.device | str) -> Wiring:
+    def to(self, device: torch.device | str) -> PyGTopology:
         """The same with its tensors on ``device``."""
-        return Wiring(self.topology.to(device), None if self.edge is None else self.edge.to(device))
+        return PyGTopology(self.topology.to(device), None if self.edge is None else self.edge.to(device))
 
 
-def restore_wiring(topology: Topology, edge: Tensor | None) -> Wiring:
+def restore_wiring(topology: Topology, edge: Tensor | None) -> PyGTopology:
     """A wiring that was pickled; checked, since the pickle may be damaged. `fits` compares it with a graph's edges."""
     if not isinstance(topology, Topology) or not (edge is None or _names_all(edge, topology.num_edges)):
         raise TopologyError(f"a pickled wiring must name all edges of its topology, {topology!r}; make the file anew")
-    return Wiring(topology, edge)
+    return PyGTopology(topology, edge)
 
 
 def _names_all(edge: object, num_edges: int) -> bool:
@@ -78,7 +78,7 @@ def _names_all(edge: object, num_edges: int) -> bool:
 
 
 @torch.compiler.disable
-def wire(edge_index: Tensor, num_nodes: int, batch: Tensor | None = None) -> Wiring:
+def from_edge_index(edge_index: Tensor, num_nodes: int, batch: Tensor | None = None) -> PyGTopology:
     """The topology of edges as PyG has them.
 
     Graphs are known by their content: the same graph, in whatever batch and epoch, is the same object with all that was
@@ -94,7 +94,7 @@ def wire(edge_index: Tensor, num_nodes: int, batch: Tensor | None = None) -> Wir
     if batch is not None and batch.shape != (num_nodes,):
         raise TopologyError(f"batch must have shape [{num_nodes}], a graph for each node, found {list(batch.shape)}")
     edges, part = _integers(edge_index), None if batch is None else _integers(batch)
-    wiring = _wirings.find((num_nodes, _digest(edges), _digest(part)), lambda: _wire(num_nodes, edges, part))
+    wiring = _wirings.find((num_nodes, _digest(edges), _digest(part)), lambda: _convert(num_nodes, edges, part))
     return wiring.to(edge_index.device)
 
 
@@ -118,16 +118,16 @@ def instead_of_dense(value: object) -> str | None:
     return None if value.layout == torch.strided else str(value.layout)
 
 
-def join(wirings: Sequence[Wiring]) -> Wiring:
+def join_topologies(wirings: Sequence[PyGTopology]) -> PyGTopology:
     """The wiring of a batch, of those of its graphs."""
     topology = Batch(tuple(part for w in wirings for part in w.topology.parts))
     if all(w.edge is None for w in wirings):
-        return Wiring(topology)
+        return PyGTopology(topology)
     edges, start = [], 0
     for w in wirings:
         edges.append(start + (torch.arange(w.topology.num_edges) if w.edge is None else w.edge))
         start += w.topology.num_edges
-    return Wiring(topology, torch.cat(edges))
+    return PyGTopology(topology, torch.cat(edges))
 
 
 def _integers(tensor: Tensor) -> Array:
@@ -142,7 +142,7 @@ def _find_graph(num_nodes: int, edges: Array) -> Graph:
     return _graphs.find((num_nodes, _digest(np.ascontiguousarray(edges))), lambda: Graph(num_nodes, edges))
 
 
-def _wire(num_nodes: int, edges: Array, batch: Array | None) -> Wiring:
+def _convert(num_nodes: int, edges: Array, batch: Array | None) -> PyGTopology:
     source, target = edges
     part = np.zeros(num_nodes, np.int64) if batch is None else batch
     _check(source, target, part)
@@ -159,9 +159,9 @@ def _wire(num_nodes: int, edges: Array, batch: Array | None) -> Wiring:
     topology = graphs[0] if batch is None else Batch(tuple(graphs))
     number = topology.find_edges(source, target)
     if first.size == source.size and np.array_equal(number, np.arange(source.size)):
-        return Wiring(topology)
+        return PyGTopology(topology)
     with torch.inference_mode(False):  # it may be used for training next
-        return Wiring(topology, torch.from_numpy(number))
+        return PyGTopology(topology, torch.from_numpy(number))
 
 
 def _check(source: Array, target: Array, part: Array) -> None:
@@ -231,7 +231,7 @@ class Recent(Generic[Value]):
 #: All graphs of the peptides fit in, 16,000 with 150 nodes each and their plans.
 _graphs: Recent[Graph] = Recent(1 << 29)
 #: Whole batches with the plans that solvers make of them.
-_wirings: Recent[Wiring] = Recent(1 << 28)
+_wirings: Recent[PyGTopology] = Recent(1 << 28)
 
 
 def forget() -> None:

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 
 from chimera_ssm.errors import TopologyError
-from chimera_ssm.topology import order
+from chimera_ssm.topology import traversal
 from chimera_ssm.topology.base import hashable
 from chimera_ssm.topology.dag import DAG
-from chimera_ssm.topology.edge_list import Listed
+from chimera_ssm.topology.edge_list import EdgeList
 
 
-class Graph(Listed):
+class Graph(EdgeList):
     """A graph of any kind: directed or undirected (both directions listed), with cycles and self-loops.
 
     Args:
@@ -54,10 +54,10 @@ class Graph(Listed):
         return [int(r) for r in roots]
 
     def _orient(self, root: int) -> tuple[DAG, DAG]:
-        component = order.components(self.num_nodes, self._source, self._target)
+        component = traversal.components(self.num_nodes, self._source, self._target)
         roots = np.append(np.setdiff1d(component, component[root]), root)
         both_ways = np.concatenate([self._source, self._target]), np.concatenate([self._target, self._source])
-        rank = order.distances(self.num_nodes, *both_ways, roots) * self.num_nodes + np.arange(self.num_nodes)
+        rank = traversal.distances(self.num_nodes, *both_ways, roots) * self.num_nodes + np.arange(self.num_nodes)
         before, after = rank[self._source], rank[self._target]
         away, back = (
             DAG(self.num_nodes, self._edge_index[:, kept]).to(self.device) for kept in (before < after, before > after)
@@ -67,7 +67,7 @@ class Graph(Listed):
 
 def _is_acyclic(graph: Graph) -> bool:
     try:
-        order.levels(graph.num_nodes, graph._source, graph._target)
+        traversal.levels(graph.num_nodes, graph._source, graph._target)
     except TopologyError:
         return False
     return True

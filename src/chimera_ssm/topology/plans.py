@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from chimera_ssm.topology.order import ranges
+from chimera_ssm.topology.traversal import ranges
 
 Array = np.ndarray
 #: An array on the host, a tensor once `on_device` has moved it.

@@ -36,7 +36,7 @@ def digest(num_nodes: int, source: Array, target: Array) -> str:
 
 
 def encode_edges(num_nodes: int, source: Array, target: Array) -> str:
-    """Listed edges as text."""
+    """EdgeList edges as text."""
     return b64encode(compress(_bytes(num_nodes, source, target))).decode()
 
 

@@ -1,4 +1,4 @@
-"""Walks over all edges, node by node: kernels on adjacency lists, as `order.neighbours` makes them.
+"""Walks over all edges, node by node: kernels on adjacency lists, as `traversal.neighbours` makes them.
 
 Imported only where one is needed, since Numba comes with it.
 """

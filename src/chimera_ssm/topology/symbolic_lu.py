@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from chimera_ssm.topology.order import ranges
 from chimera_ssm.topology.plans import FactorPlan, Schedule
+from chimera_ssm.topology.traversal import ranges
 
 Array = np.ndarray
 

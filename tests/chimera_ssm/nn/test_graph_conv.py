@@ -102,7 +102,7 @@ def test_dag_decomposition():
     _, edges, batch = many()
     x, edge_attr = features(len(batch), edges.shape[1])
     y = conv(x, edges, edge_attr, batch)
-    wired = wiring.wire(edges, len(batch), batch)
+    wired = wiring.from_edge_index(edges, len(batch), batch)
     torch.testing.assert_close(y, conv.mixer(x, wired.topology, wired.features(edge_attr)))
     assert not torch.allclose(y, build()(x, edges, edge_attr, batch))
 
@@ -112,8 +112,8 @@ def test_graphs_are_planned_once(monkeypatch):
     plan = chimera.Graph._plan_elimination
     monkeypatch.setattr(chimera.Graph, "_plan_elimination", lambda self, limit: calls.append(1) or plan(self, limit))
     wiring.forget()
-    wired, wire = [], wiring._wire
-    monkeypatch.setattr(wiring, "_wire", lambda *args: wired.append(1) or wire(*args))
+    wired, convert = [], wiring._convert
+    monkeypatch.setattr(wiring, "_convert", lambda *args: wired.append(1) or convert(*args))
     convs = [build() for _ in range(3)]
     rings = [torch.stack([torch.arange(n), (torch.arange(n) + 1) % n]) for n in (40, 41, 42)]
     for first, second in [(0, 1), (1, 2), (2, 0)] * 2:

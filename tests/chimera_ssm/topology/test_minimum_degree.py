@@ -20,8 +20,9 @@ def plain():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "numba", None)
         for name in names:
+            package, _, module = name.rpartition(".")
             patch.delitem(sys.modules, name)
-            patch.setattr(chimera.topology, name.rpartition(".")[2], None)
+            patch.setattr(sys.modules[package], module, None)
         return importlib.import_module(names[-1])
 
 
