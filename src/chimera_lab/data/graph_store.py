@@ -16,8 +16,7 @@ from torch import Tensor
 from chimera_lab.data.cache import cached
 from chimera_lab.data.samples import Samples
 from chimera_ssm.topology import Topology
-from chimera_ssm.topology.from_edge_index import PyGTopology, from_edge_index, join_topologies, restore_wiring
-from chimera_ssm.topology.registry import restore
+from chimera_ssm.topology.from_edge_index import PyGTopology, from_edge_index, join_topologies
 from chimera_ssm.topology.symbolic_lu import EliminationPlan, TooMuchFill
 
 Array = np.ndarray
@@ -86,16 +85,11 @@ class GraphStore(Samples):
             "labels": _tensor(self.arrays["y"][targets]),
         }
         if index not in self._wirings:
-            self._wirings[index] = self._wire(index, sample)
+            self._wirings[index] = from_edge_index(sample["edge_index"], len(sample["x"]))
         sample["wiring"] = self._wirings[index]
         if "positions" in self.arrays:  # of `add_positions`
             sample["positions"] = _tensor(self.arrays["positions"][nodes])
         return sample
-
-    def _wire(self, index: int, sample: dict[str, Any]) -> PyGTopology:
-        wiring = from_edge_index(sample["edge_index"], len(sample["x"]))
-        adopt(wiring.topology, self.arrays["order"][self.nodes[index] : self.nodes[index + 1]])
-        return wiring
 
     def content(self, index: int) -> bytes:
         """Edges and labels: features may differ a little from machine to machine, as colours of superpixels do."""
@@ -172,12 +166,6 @@ def orders(topologies: Sequence[Topology]) -> Array:
     return np.concatenate([np.empty(0, np.int64), *pieces]).astype("<i4")
 
 
-def adopt(topology: Topology, order: Array) -> None:
-    """Take over a graph's piece of `orders`."""
-    if order[0] >= 0:
-        topology.adopt_order(order)
-
-
 def begins(sizes: Array) -> Array:
     """The start of each piece of a flat array, and the end of the last one."""
     return np.concatenate([[0], np.cumsum(sizes)])
@@ -197,10 +185,7 @@ def keep_plans(graphs: Iterable[Any], path: str | Path) -> None:
     content = path.read_bytes() if path.is_file() else b""
     if len(content) != _SEAL + 4 * ends[-1] or content[:_SEAL] != _seal(keys, content[_SEAL:]):
         found = orders(topologies).tobytes()
-        return _write(path, _seal(keys, found) + found)
-    known = np.frombuffer(content, "<i4", offset=_SEAL)
-    for topology, first, last in zip(topologies, ends[:-1], ends[1:], strict=True):
-        adopt(topology, known[first:last])
+        _write(path, _seal(keys, found) + found)
 
 
 def _seal(keys: bytes, orders: bytes) -> bytes:
@@ -233,11 +218,6 @@ class KeepPlan:
 
     def __repr__(self) -> str:
         return "KeepPlan()"
-
-
-# What `KeepPlan` adds to the files of a data set, which PyG reads with weights_only=True. Classes are not among them:
-# these could be filled with anything, while the functions that pickles are made of check what they are given.
-torch.serialization.add_safe_globals([restore_wiring, restore])
 
 
 # Files
