@@ -16,8 +16,7 @@ from torch import Tensor
 from chimera_lab.data.cache import cached
 from chimera_lab.data.samples import Samples
 from chimera_ssm.topology import Topology
-from chimera_ssm.topology.from_edge_index import Wiring, join, restore_wiring, wire
-from chimera_ssm.topology.registry import restore
+from chimera_ssm.topology.from_edge_index import PyGTopology, from_edge_index, join_topologies
 from chimera_ssm.topology.symbolic_lu import EliminationPlan, TooMuchFill
 
 Array = np.ndarray
@@ -38,7 +37,7 @@ class Graph(NamedTuple):
 
 
 class GraphStore(Samples):
-    """Graphs one after the other in flat arrays; a sample has tensors and a `Wiring`, `collate` joins samples.
+    """Graphs one after the other in flat arrays; a sample has tensors and a `PyGTopology`, `collate` joins samples.
 
     Args:
         arrays: as `GraphStore.of` makes them, and `save` and `load` keep them.
@@ -47,7 +46,7 @@ class GraphStore(Samples):
     def __init__(self, arrays: dict[str, Array]):
         self.arrays = arrays
         self.nodes, self.edges, self.targets = (begins(arrays[name]) for name in ("nodes", "edges", "targets"))
-        self._wirings: dict[int, Wiring] = {}
+        self._wirings: dict[int, PyGTopology] = {}
 
     @classmethod
     def of(cls, graphs: Iterable[Graph], notes: Sequence[str] = ()) -> GraphStore:
@@ -86,16 +85,11 @@ class GraphStore(Samples):
             "labels": _tensor(self.arrays["y"][targets]),
         }
         if index not in self._wirings:
-            self._wirings[index] = self._wire(index, sample)
+            self._wirings[index] = from_edge_index(sample["edge_index"], len(sample["x"]))
         sample["wiring"] = self._wirings[index]
         if "positions" in self.arrays:  # of `add_positions`
             sample["positions"] = _tensor(self.arrays["positions"][nodes])
         return sample
-
-    def _wire(self, index: int, sample: dict[str, Any]) -> Wiring:
-        wiring = wire(sample["edge_index"], len(sample["x"]))
-        adopt(wiring.topology, self.arrays["order"][self.nodes[index] : self.nodes[index + 1]])
-        return wiring
 
     def content(self, index: int) -> bytes:
         """Edges and labels: features may differ a little from machine to machine, as colours of superpixels do."""
@@ -139,7 +133,7 @@ def collate(samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "edge_attr": None,
         "batch": torch.repeat_interleave(torch.arange(len(samples)), sizes),
         "labels": torch.cat([s["labels"] for s in samples]),
-        "wiring": join([s["wiring"] for s in samples]),
+        "wiring": join_topologies([s["wiring"] for s in samples]),
         "batch_size": len(samples),
     }
     for name in ("edge_attr", "positions"):
@@ -160,7 +154,7 @@ def plan(topology: Topology) -> EliminationPlan | None:
 
 
 def _planned(graph: Graph) -> Topology:
-    topology = wire(torch.from_numpy(graph.edge_index), len(graph.x)).topology
+    topology = from_edge_index(torch.from_numpy(graph.edge_index), len(graph.x)).topology
     plan(topology)
     return topology
 
@@ -170,12 +164,6 @@ def orders(topologies: Sequence[Topology]) -> Array:
     plans = [plan(t) for t in topologies]
     pieces = [np.full(t.num_nodes, -1) if p is None else p.order for t, p in zip(topologies, plans, strict=True)]
     return np.concatenate([np.empty(0, np.int64), *pieces]).astype("<i4")
-
-
-def adopt(topology: Topology, order: Array) -> None:
-    """Take over a graph's piece of `orders`."""
-    if order[0] >= 0:
-        topology.adopt_order(order)
 
 
 def begins(sizes: Array) -> Array:
@@ -191,16 +179,13 @@ def keep_plans(graphs: Iterable[Any], path: str | Path) -> None:
         path: a file of any name; written anew if it is not there, not whole, or not of these graphs.
     """
     path = Path(path)
-    topologies = [wire(g.edge_index, g.num_nodes).topology for g in graphs if g.num_nodes]
+    topologies = [from_edge_index(g.edge_index, g.num_nodes).topology for g in graphs if g.num_nodes]
     keys = "".join(t.key for t in topologies).encode()
     ends = begins(np.array([t.num_nodes for t in topologies], int))
     content = path.read_bytes() if path.is_file() else b""
     if len(content) != _SEAL + 4 * ends[-1] or content[:_SEAL] != _seal(keys, content[_SEAL:]):
         found = orders(topologies).tobytes()
-        return _write(path, _seal(keys, found) + found)
-    known = np.frombuffer(content, "<i4", offset=_SEAL)
-    for topology, first, last in zip(topologies, ends[:-1], ends[1:], strict=True):
-        adopt(topology, known[first:last])
+        _write(path, _seal(keys, found) + found)
 
 
 def _seal(keys: bytes, orders: bytes) -> bytes:
@@ -226,18 +211,13 @@ class KeepPlan:
         if not data.num_nodes:
             data.wiring = ()  # PyG batches what all graphs have, and takes None for nothing
             return data
-        data.wiring = wire(data.edge_index, data.num_nodes, getattr(data, "batch", None))
+        data.wiring = from_edge_index(data.edge_index, data.num_nodes, getattr(data, "batch", None))
         for graph in data.wiring.topology.parts:
             plan(graph)
         return data
 
     def __repr__(self) -> str:
         return "KeepPlan()"
-
-
-# What `KeepPlan` adds to the files of a data set, which PyG reads with weights_only=True. Classes are not among them:
-# these could be filled with anything, while the functions that pickles are made of check what they are given.
-torch.serialization.add_safe_globals([restore_wiring, restore])
 
 
 # Files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from chimera_ssm.topology import order
+from chimera_ssm.topology import traversal
 
 Array = np.ndarray
 _ROUNDS = 200
@@ -18,7 +18,7 @@ def place(num_nodes: int, edges: Array) -> Array:
         edges: ``[2, E]``; directions do not matter.
     """
     source, target = np.concatenate([edges, edges[::-1]], axis=1)
-    steps = np.stack([order.distances(num_nodes, source, target, np.array([k])) for k in range(num_nodes)])
+    steps = np.stack([traversal.distances(num_nodes, source, target, np.array([k])) for k in range(num_nodes)])
     wanted = np.where(steps < 0, steps.max() + 2, steps).astype(float)
     places = _first_guess(wanted)
     weight = 1 / np.maximum(wanted, 1) ** 2

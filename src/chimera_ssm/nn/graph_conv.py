@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from chimera_ssm.nn.kinds import Kind
 from chimera_ssm.nn.mixer import Chimera
 from chimera_ssm.ops import Solver
-from chimera_ssm.topology.from_edge_index import check_edge_index, instead_of_dense, wire
+from chimera_ssm.topology.from_edge_index import check_edge_index, from_edge_index, instead_of_dense
 
 
 class ChimeraConv(nn.Module):
@@ -96,7 +96,7 @@ class ChimeraConv(nn.Module):
             edge_attr = self._columns(edge_attr, edge_index.shape[1])
         if len(x) == 0:
             return x.new_zeros(0, self.out_channels)
-        wiring = wire(edge_index, len(x), batch)
+        wiring = from_edge_index(edge_index, len(x), batch)
         return self.mixer(self.lin(x), wiring.topology, wiring.features(edge_attr))
 
     def _check_nodes(self, x: Tensor) -> None:

@@ -301,7 +301,7 @@ class OnRaster(Kind):
     def terms(self, topology, steps, edge_step, node_mask, projected=None):
         return [
             (line, dag_adjacency(line, steps[:, :, d], injection=self._injection(projected, d), node_mask=node_mask))
-            for d, line in enumerate(topology._relatives(Batch, _raster_lines, self.both))
+            for d, line in enumerate(topology.related(Batch, _raster_lines, self.both))
         ]
 
 
@@ -368,7 +368,7 @@ def _dags(topology: Topology, roots: int) -> tuple[Topology, ...]:
         return (topology,)
     if topology.num_parts == 1 and not isinstance(topology, Batch) and roots == 1:
         return topology.dags()
-    return topology._relatives(Batch, _dags_of_parts, roots)
+    return topology.related(Batch, _dags_of_parts, roots)
 
 
 def _of_part(part: Topology, roots: int) -> tuple[Topology, ...]:

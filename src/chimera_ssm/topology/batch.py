@@ -1,34 +1,35 @@
-"""Disjoint unions: many graphs as one, without padding."""
+"""Disjoint unions: several graphs as one, without padding."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from chimera_ssm.errors import TopologyError
-from chimera_ssm.topology import registry as names
 from chimera_ssm.topology.base import Array, Topology, hashable
+from chimera_ssm.topology.cache import derived
 from chimera_ssm.topology.plans import PathPlan
 from chimera_ssm.topology.symbolic_lu import EliminationPlan, TooMuchFill, join_plans
 
 
 class Batch(Topology):
-    """The disjoint union of several topologies: nodes and edges of each, one after the other.
+    """The disjoint union of several topologies: their nodes and edges, concatenated.
 
-    Made by `batch`. What is known of the parts (elimination orders above all) is reused, not found again.
+    Built by `batch`. Derived structure of the parts, elimination orderings above all, is reused.
     """
 
     def __init__(self, parts: tuple[Topology, ...]):
         key = f"Batch({', '.join([p.key for p in parts])})"
-        super().__init__(key, sum([p.num_nodes for p in parts]), sum([p.num_edges for p in parts]), len(parts))
-        self.__dict__["parts"] = parts
+        num_nodes, num_edges = sum([p.num_nodes for p in parts]), sum([p.num_edges for p in parts])
+        super().__init__(key, num_nodes, num_edges, len(parts), _parts=parts)
 
-    @cached_property
+    @property
     def parts(self) -> tuple[Topology, ...]:
-        return names.topology_of(self.key).parts  # made inside a compiled function, with a key only
+        if "_parts" in self.__dict__:
+            return self.__dict__["_parts"]
+        return self.entry.content["_parts"]  # a compiled function created this batch from its key
 
     def _find_ends(self) -> tuple[Array, Array]:
         start = np.cumsum([0] + [p.num_nodes for p in self.parts])
@@ -49,21 +50,21 @@ class Batch(Topology):
 
     @property
     def is_acyclic(self) -> bool:
-        return self.found(_is_acyclic)
+        return self.cached(_is_acyclic)
 
-    @cached_property
+    @derived
     def is_forest(self) -> bool:
         return all(p.is_forest for p in self.parts)
 
-    @cached_property
+    @derived
     def diameter(self) -> int:
         return max(p.diameter for p in self.parts)
 
-    @cached_property
+    @derived
     def directed_paths(self) -> PathPlan | None:
         return self._join_paths([p.directed_paths for p in self.parts])
 
-    @cached_property
+    @derived
     def undirected_paths(self) -> PathPlan | None:
         return self._join_paths([p.undirected_paths for p in self.parts])
 
@@ -88,22 +89,15 @@ class Batch(Topology):
             raise TooMuchFill(entries, entries)
         return join_plans(plans)
 
-    @property
-    def elimination_order(self) -> None:
-        """Each part has its own."""
-
-    def adopt_order(self, order: Array) -> None:
-        raise TopologyError(f"{self!r} eliminates its parts each by itself; let each of its parts adopt an order")
-
     def flip(self) -> Batch:
         """The union of the flipped parts."""
-        (flipped,) = self._relatives(Batch, _flip)
+        (flipped,) = self.related(Batch, _flip)
         return flipped
 
     def dags(self, *args: Any, **kwargs: Any) -> tuple[Batch, ...]:
-        """Unions of the parts' DAGs, first with first and so on; arguments are handed to each part."""
+        """Unions of the parts' DAGs, first with first and so on; arguments are passed to each part."""
         options = tuple([(name, hashable(value)) for name, value in kwargs.items()])
-        return self._relatives(Batch, _dags, tuple([hashable(a) for a in args]), options)
+        return self.related(Batch, _dags, tuple([hashable(a) for a in args]), options)
 
 
 def _is_acyclic(batch: Batch) -> bool:
@@ -111,7 +105,7 @@ def _is_acyclic(batch: Batch) -> bool:
 
 
 def _flip(batch: Batch) -> tuple[Batch]:
-    return (Batch(tuple(p.flip() for p in batch.parts)).to(batch.device),)
+    return (Batch(tuple(p.flip() for p in batch.parts)),)
 
 
 def _dags(batch: Batch, args: tuple, options: tuple) -> tuple[Batch, ...]:
@@ -119,13 +113,13 @@ def _dags(batch: Batch, args: tuple, options: tuple) -> tuple[Batch, ...]:
     if len({len(p) for p in pieces}) > 1:
         counts = sorted({(type(p).__name__, len(d)) for p, d in zip(batch.parts, pieces, strict=True)})
         raise TopologyError(
-            f"the parts of a batch must have equally many DAGs, found {counts}; batch topologies of one kind"
+            f"the parts of a batch must have the same number of DAGs, found {counts}; batch topologies of one kind"
         )
-    return tuple(Batch(row).to(batch.device) for row in zip(*pieces, strict=True))
+    return tuple(Batch(row) for row in zip(*pieces, strict=True))
 
 
 def batch(topologies: Sequence[Topology]) -> Batch:
-    """Disjoint union of topologies, nodes and edges concatenated in order; batches are taken apart first."""
+    """Disjoint union of topologies, nodes and edges concatenated in order; batches are split into their parts first."""
     if not isinstance(topologies, Iterable):
         raise TopologyError(f"batch takes a sequence of topologies, found {topologies!r}; put it in a list")
     topologies = list(topologies)

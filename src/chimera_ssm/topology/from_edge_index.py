@@ -1,40 +1,38 @@
-"""From PyG's ``edge_index`` and ``batch`` to a topology: graphs apart, edges once each, known graphs found again."""
+"""From PyG's ``edge_index`` and ``batch`` to a topology: graphs are separated, duplicate edges merged."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from threading import Lock
-from typing import Generic, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from chimera_ssm.errors import TopologyError
-from chimera_ssm.topology import Batch, Graph, Topology
-from chimera_ssm.topology.memory import nbytes
+from chimera_ssm.topology.base import Topology
+from chimera_ssm.topology.batch import Batch
+from chimera_ssm.topology.cache import Recent, find_entry, outside_contexts
+from chimera_ssm.topology.graph import Graph
 
 Array = np.ndarray
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
-class Wiring:
-    """Edges as they were given, and the topology they make.
+class PyGTopology:
+    """The topology of an ``edge_index``, and the place of its edges in the topology.
 
     Attributes:
-        topology: a `Graph`, or the union of several; no edge twice.
-        edge: number in the topology of each edge given, ``[E]``; ``None`` if they are the same in the same order.
+        topology: a `Graph`, or the union of several, without duplicate edges.
+        edge: number in the topology of each column of ``edge_index``, ``[E]``; ``None`` if this is 0, 1, …, E−1.
     """
 
     topology: Topology
     edge: Tensor | None = None
 
     def features(self, edge_attr: Tensor | None) -> Tensor | None:
-        """Features of the topology's edges, of features of those given: the mean over duplicates, as `merge_edges`."""
+        """Features of the topology's edges: the mean over duplicates, as in `merge_edges`."""
         if edge_attr is None or self.edge is None:
             return edge_attr
         count = torch.bincount(self.edge, minlength=self.topology.num_edges)
@@ -42,64 +40,55 @@ class Wiring:
         return total / count.view(-1, *[1] * (edge_attr.dim() - 1))
 
     def fits(self, edge_index: Tensor, num_nodes: int, batch: Tensor | None = None) -> bool:
-        """Whether it is the wiring of these edges, in this order, and of these graphs."""
+        """Whether it is the topology of these edges, in this order, and of these graphs."""
         if self.topology.num_nodes != num_nodes or not self._has_graphs(batch):
             return False
-        edges = self.topology.tensors("edge_index", self.topology.device)
+        edges = self.topology.edge_index
         edges = edges if self.edge is None else edges[:, self.edge]
         return torch.equal(edges, edge_index.as_subclass(Tensor).long())
 
     def _has_graphs(self, batch: Tensor | None) -> bool:
-        """Whether its parts are the graphs of ``batch``, of which those without nodes do not count."""
+        """Whether its parts are the graphs of ``batch`` that have nodes."""
         if batch is None:
             return self.topology.num_parts == 1
         sizes = torch.unique_consecutive(batch.as_subclass(Tensor), return_counts=True)[1]
         return np.array_equal(self.topology.part_sizes, sizes.cpu().numpy())
 
-    def __reduce__(self) -> tuple:
-        return restore_wiring, (self.topology, self.edge)
-
-    def to(self, device: torch.device | str) -> Wiring:
+    def to(self, device: torch.device | str) -> PyGTopology:
         """The same with its tensors on ``device``."""
-        return Wiring(self.topology.to(device), None if self.edge is None else self.edge.to(device))
-
-
-def restore_wiring(topology: Topology, edge: Tensor | None) -> Wiring:
-    """A wiring that was pickled; checked, since the pickle may be damaged. `fits` compares it with a graph's edges."""
-    if not isinstance(topology, Topology) or not (edge is None or _names_all(edge, topology.num_edges)):
-        raise TopologyError(f"a pickled wiring must name all edges of its topology, {topology!r}; make the file anew")
-    return Wiring(topology, edge)
-
-
-def _names_all(edge: object, num_edges: int) -> bool:
-    """Whether a list of edge numbers contains every edge of the topology and no other number."""
-    is_list = isinstance(edge, Tensor) and edge.dtype == torch.long and edge.layout == torch.strided and edge.dim() == 1
-    return is_list and torch.equal(edge.unique(), torch.arange(num_edges))
+        return PyGTopology(self.topology.to(device), None if self.edge is None else self.edge.to(device))
 
 
 @torch.compiler.disable
-def wire(edge_index: Tensor, num_nodes: int, batch: Tensor | None = None) -> Wiring:
-    """The topology of edges as PyG has them.
+def from_edge_index(edge_index: Tensor, num_nodes: int, batch: Tensor | None = None) -> PyGTopology:
+    """The topology of PyG's ``edge_index`` and ``batch``.
 
-    Graphs are known by their content: the same graph, in whatever batch and epoch, is the same object with all that was
-    found out about it. The last batches are kept whole, so that the layers of a model share one. A compiled function
-    breaks here: the topology, a constant of what follows, depends on values.
+    Graphs are identified by their content: equal graphs, in whatever batch and epoch, share their derived structure.
+    Recent conversions are cached, so that the layers of a model share one. A compiled function breaks here, because
+    the topology, a constant of what follows, depends on values.
 
     Args:
         edge_index: ``[2, E]``, row 0 the source and row 1 the target of each edge; duplicates are merged.
         num_nodes: T, at least 1.
-        batch: graph that each node belongs to, ``[T]``, ascending; one graph if omitted.
+        batch: graph of each node, ``[T]``, ascending; one graph if omitted.
     """
     check_edge_index(edge_index)
     if batch is not None and batch.shape != (num_nodes,):
         raise TopologyError(f"batch must have shape [{num_nodes}], a graph for each node, found {list(batch.shape)}")
     edges, part = _integers(edge_index), None if batch is None else _integers(batch)
-    wiring = _wirings.find((num_nodes, _digest(edges), _digest(part)), lambda: _wire(num_nodes, edges, part))
-    return wiring.to(edge_index.device)
+    name = num_nodes, _digest(edges), _digest(part)
+    known = _conversions.get(name)
+    entry = None if known is None else find_entry(known.key)
+    if known is not None and entry is not None:
+        converted = PyGTopology(entry.topology(), known.edge)
+    else:
+        converted = _convert(num_nodes, edges, part)
+        _conversions.put(name, _Conversion(converted.topology.key, converted.edge))
+    return converted.to(edge_index.device)
 
 
 def check_edge_index(edge_index: Tensor) -> None:
-    """Refuse what is not a tensor of integers, ``[2, E]``."""
+    """Require a dense tensor of integers, ``[2, E]``."""
     if (found := instead_of_dense(edge_index)) is not None:
         raise TopologyError(
             f"edge_index must be a tensor [2, E], found {found}; sparse matrices are converted with "
@@ -112,22 +101,22 @@ def check_edge_index(edge_index: Tensor) -> None:
 
 
 def instead_of_dense(value: object) -> str | None:
-    """What a value is, if it is not a dense tensor; else ``None``."""
+    """The type or layout of a value that is not a dense tensor; else ``None``."""
     if not isinstance(value, Tensor):
         return type(value).__name__
     return None if value.layout == torch.strided else str(value.layout)
 
 
-def join(wirings: Sequence[Wiring]) -> Wiring:
-    """The wiring of a batch, of those of its graphs."""
-    topology = Batch(tuple(part for w in wirings for part in w.topology.parts))
-    if all(w.edge is None for w in wirings):
-        return Wiring(topology)
+def join_topologies(topologies: Sequence[PyGTopology]) -> PyGTopology:
+    """The topology of a batch from those of its graphs."""
+    union = Batch(tuple(part for t in topologies for part in t.topology.parts))
+    if all(t.edge is None for t in topologies):
+        return PyGTopology(union)
     edges, start = [], 0
-    for w in wirings:
-        edges.append(start + (torch.arange(w.topology.num_edges) if w.edge is None else w.edge))
-        start += w.topology.num_edges
-    return Wiring(topology, torch.cat(edges))
+    for t in topologies:
+        edges.append(start + (torch.arange(t.topology.num_edges) if t.edge is None else t.edge))
+        start += t.topology.num_edges
+    return PyGTopology(union, torch.cat(edges))
 
 
 def _integers(tensor: Tensor) -> Array:
@@ -139,13 +128,14 @@ def _digest(array: Array | None) -> bytes | None:
 
 
 def _find_graph(num_nodes: int, edges: Array) -> Graph:
-    return _graphs.find((num_nodes, _digest(np.ascontiguousarray(edges))), lambda: Graph(num_nodes, edges))
+    entry = find_entry(Graph.key_of(num_nodes, *edges))  # known graphs have been checked
+    return Graph(num_nodes, edges) if entry is None else entry.topology()
 
 
-def _wire(num_nodes: int, edges: Array, batch: Array | None) -> Wiring:
+def _convert(num_nodes: int, edges: Array, batch: Array | None) -> PyGTopology:
     source, target = edges
     part = np.zeros(num_nodes, np.int64) if batch is None else batch
-    _check(source, target, part)
+    _check_batch(source, target, part)
     first = np.unique(source * num_nodes + target, return_index=True)[1]
     first = first[np.lexsort((first, part[target[first]]))]  # in the order given, graph by graph
     kept = edges[:, first]
@@ -154,17 +144,17 @@ def _wire(num_nodes: int, edges: Array, batch: Array | None) -> Wiring:
     graphs = [
         _find_graph(size, kept[:, edge - count : edge] - (node - size))
         for size, count, node, edge in zip(sizes.tolist(), counts.tolist(), *map(Array.tolist, ends), strict=True)
-        if size  # graphs without nodes have no part in anything
+        if size  # graphs without nodes are left out
     ]
     topology = graphs[0] if batch is None else Batch(tuple(graphs))
     number = topology.find_edges(source, target)
     if first.size == source.size and np.array_equal(number, np.arange(source.size)):
-        return Wiring(topology)
-    with torch.inference_mode(False):  # it may be used for training next
-        return Wiring(topology, torch.from_numpy(number))
+        return PyGTopology(topology)
+    with outside_contexts():  # the next use may be training
+        return PyGTopology(topology, torch.from_numpy(number))
 
 
-def _check(source: Array, target: Array, part: Array) -> None:
+def _check_batch(source: Array, target: Array, part: Array) -> None:
     outside = np.flatnonzero((np.minimum(source, target) < 0) | (np.maximum(source, target) >= part.size))
     if outside.size:
         e = outside[0]
@@ -182,59 +172,12 @@ def _check(source: Array, target: Array, part: Array) -> None:
         )
 
 
-class Recent(Generic[Value]):
-    """A cache of recently used values, bounded in bytes; the most recent one stays, however large it is.
+@dataclass(frozen=True)
+class _Conversion:
+    """Key of a `PyGTopology`'s topology, which the cache of topologies holds, and its edge numbers."""
 
-    What is known of a topology grows with its use, so that all are measured again after every few that are new.
-
-    Args:
-        capacity: in bytes.
-    """
-
-    def __init__(self, capacity: int):
-        self.capacity, self.lock = capacity, Lock()
-        self.kept: OrderedDict[Hashable, Value] = OrderedDict()
-        self.sizes: dict[Hashable, int] = {}
-        self.nbytes, self.unmeasured = 0, 0
-
-    def find(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """The value known by the key, or else the one made, which is known from now on."""
-        with self.lock:
-            if key in self.kept:
-                self.kept.move_to_end(key)
-                return self.kept[key]
-        value = make()
-        with self.lock:
-            value = self.kept.setdefault(key, value)  # another thread may have been first
-            self._measure(key)
-            while self.nbytes > self.capacity and len(self.kept) > 1:
-                oldest, _ = self.kept.popitem(last=False)
-                self.nbytes -= self.sizes.pop(oldest)
-            return value
-
-    def _measure(self, new: Hashable) -> None:
-        self.unmeasured += 1
-        due = 4 * self.unmeasured >= len(self.kept)
-        self.unmeasured = 0 if due else self.unmeasured
-        sizes = {key: nbytes(self.kept[key]) for key in (self.kept if due else [new])}
-        self.nbytes += sum(size - self.sizes.get(key, 0) for key, size in sizes.items())
-        self.sizes.update(sizes)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self.lock:
-            self.kept.clear()
-            self.sizes.clear()
-            self.nbytes, self.unmeasured = 0, 0
+    key: str
+    edge: Tensor | None
 
 
-#: All graphs of the peptides fit in, 16,000 with 150 nodes each and their plans.
-_graphs: Recent[Graph] = Recent(1 << 29)
-#: Whole batches with the plans that solvers make of them.
-_wirings: Recent[Wiring] = Recent(1 << 28)
-
-
-def forget() -> None:
-    """Forget all graphs and batches."""
-    _graphs.clear()
-    _wirings.clear()
+_conversions: Recent[_Conversion] = Recent(1 << 26)

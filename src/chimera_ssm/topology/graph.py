@@ -1,4 +1,4 @@
-"""Any graph, and ways to turn one into something easier: merged edges, breadth-first DAGs."""
+"""General graphs, their breadth-first DAGs, and merging of duplicate edges."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ import numpy as np
 import torch
 
 from chimera_ssm.errors import TopologyError
-from chimera_ssm.topology import order
+from chimera_ssm.topology import traversal
 from chimera_ssm.topology.base import hashable
 from chimera_ssm.topology.dag import DAG
-from chimera_ssm.topology.edge_list import Listed
+from chimera_ssm.topology.edge_list import EdgeList
 
 
-class Graph(Listed):
+class Graph(EdgeList):
     """A graph of any kind: directed or undirected (both directions listed), with cycles and self-loops.
 
     Args:
         num_nodes: T.
-        edge_index: ``[2, E]``, row 0 the source j and row 1 the target i of each edge; the order is kept.
+        edge_index: ``[2, E]``, row 0 the source j and row 1 the target i of each edge; the order is preserved.
     """
 
     @property
     def is_acyclic(self) -> bool:
-        return self.found(_is_acyclic)
+        return self.cached(_is_acyclic)
 
     def dags(self, roots: int | Sequence[int] = 1, seed: int = 0) -> tuple[DAG, ...]:
         """Orient the graph breadth-first from each root: edges that lead away from it, then those that lead back.
 
         Every edge except self-loops is in exactly one of the two DAGs of a root. Nodes are ranked by distance
-        from the root, equal ones by number; a component without a root starts at its first node. An
-        approximation: a path of the graph counts only as far as it runs in one of these directions.
+        from the root, ties by number; a component without a root starts at its first node. This is an
+        approximation: paths of the graph that change between the two directions are lost.
 
         Args:
-            roots: the roots, or how many to draw at random.
+            roots: the roots, or the number of roots to draw at random.
             seed: of the random draw.
         """
-        return self._relatives(DAG, _dags, hashable(roots), seed)
+        return self.related(DAG, _dags, hashable(roots), seed)
 
     def _check_roots(self, roots: int | Sequence[int], seed: int) -> list[int]:
         if isinstance(roots, bool) or not isinstance(roots, (int, np.integer, Sequence, np.ndarray)):
@@ -54,20 +54,18 @@ class Graph(Listed):
         return [int(r) for r in roots]
 
     def _orient(self, root: int) -> tuple[DAG, DAG]:
-        component = order.components(self.num_nodes, self._source, self._target)
+        component = traversal.components(*self._edges)
         roots = np.append(np.setdiff1d(component, component[root]), root)
         both_ways = np.concatenate([self._source, self._target]), np.concatenate([self._target, self._source])
-        rank = order.distances(self.num_nodes, *both_ways, roots) * self.num_nodes + np.arange(self.num_nodes)
+        rank = traversal.distances(self.num_nodes, *both_ways, roots) * self.num_nodes + np.arange(self.num_nodes)
         before, after = rank[self._source], rank[self._target]
-        away, back = (
-            DAG(self.num_nodes, self._edge_index[:, kept]).to(self.device) for kept in (before < after, before > after)
-        )
+        away, back = (DAG(self.num_nodes, self._edge_index[:, kept]) for kept in (before < after, before > after))
         return away, back
 
 
 def _is_acyclic(graph: Graph) -> bool:
     try:
-        order.levels(graph.num_nodes, graph._source, graph._target)
+        traversal.levels(*graph._edges)
     except TopologyError:
         return False
     return True
@@ -80,7 +78,7 @@ def _dags(graph: Graph, roots: int | Sequence[int], seed: int) -> tuple[DAG, ...
 def merge_edges(
     edge_index: torch.Tensor, edge_attr: torch.Tensor | None = None
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Merge duplicate edges: each stays where it first stood, with the mean of its features.
+    """Merge duplicate edges: each stays at its first position, with the mean of its features.
 
     Args:
         edge_index: ``[2, E]``.

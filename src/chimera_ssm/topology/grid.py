@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from functools import cached_property
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from chimera_ssm.errors import TopologyError
-from chimera_ssm.topology.base import Array, Topology, check_num_nodes, read_only
+from chimera_ssm.topology.base import Array, Topology, read_only
+from chimera_ssm.topology.cache import derived
+from chimera_ssm.topology.checks import check_num_nodes
 
 
 class _Lattice(Topology):
-    """Nodes of a grid in row-major order, and its links, axis after axis, each by its lower end."""
+    """Nodes of a grid in row-major order; links ordered by axis, then by their lower end."""
 
     shape: tuple[int, ...]
 
-    def __init__(self, key: str, shape: tuple[int, ...], directions: int):
+    def __init__(self, key: str, shape: tuple[int, ...], directions: int, **content: Any):
         num_nodes = prod(shape)
         links = sum(num_nodes // size * (size - 1) for size in shape)
-        super().__init__(key, num_nodes, directions * links)
-        self.__dict__["shape"] = shape
+        super().__init__(key, num_nodes, directions * links, shape=shape, **content)
 
     def __repr__(self) -> str:
         return self.key
@@ -32,16 +33,16 @@ class _Lattice(Topology):
         """Number of axes."""
         return len(self.shape)
 
-    @cached_property
+    @derived
     def coordinates(self) -> Array:
         """Coordinates of each node, ``[T, axes]``; read-only."""
         return read_only(np.stack(np.unravel_index(np.arange(self.num_nodes), self.shape), axis=1))
 
-    @cached_property
+    @derived
     def diameter(self) -> int:
         return sum(self.shape) - self.num_axes
 
-    @cached_property
+    @derived
     def _edge_axis(self) -> Array:
         """Axis along which each edge runs, ``[E]``."""
         return np.argmax(self.coordinates[self._source] != self.coordinates[self._target], axis=1)
@@ -63,8 +64,7 @@ class GridDAG(_Lattice):
     def __init__(self, shape: Sequence[int], corner: Sequence[int] | None = None):
         shape = _check_shape(shape)
         corner = _check_corner(shape, corner)
-        super().__init__(f"GridDAG({shape}, corner={corner})", shape, directions=1)
-        self.__dict__["corner"] = corner
+        super().__init__(f"GridDAG({shape}, corner={corner})", shape, directions=1, corner=corner)
 
     def _find_ends(self) -> tuple[Array, Array]:
         links = [_links(self.shape, axis)[:: -1 if back else 1] for axis, back in enumerate(self.corner)]
@@ -75,12 +75,12 @@ class GridDAG(_Lattice):
     def is_acyclic(self) -> bool:
         return True
 
-    @cached_property
+    @derived
     def _levels(self) -> Array:
         last = np.array(self.shape) - 1
         return np.where(self.corner, last - self.coordinates, self.coordinates).sum(axis=1)
 
-    @cached_property
+    @derived
     def _topological_order(self) -> Array:
         away = np.where(self.corner, np.array(self.shape) - 1 - self.coordinates, self.coordinates)
         return np.argsort(np.ravel_multi_index(tuple(away.T), self.shape))
@@ -104,8 +104,7 @@ class Grid(_Lattice):
 
     def __init__(self, shape: Sequence[int], reverse: bool = False):
         shape, reverse = _check_shape(shape), bool(reverse)
-        super().__init__(f"Grid({shape}{', reverse=True' if reverse else ''})", shape, directions=2)
-        self.__dict__["reverse"] = reverse
+        super().__init__(f"Grid({shape}{', reverse=True' if reverse else ''})", shape, directions=2, reverse=reverse)
 
     def _find_ends(self) -> tuple[Array, Array]:
         links = [_links(self.shape, axis) for axis in range(self.num_axes)]
@@ -123,8 +122,11 @@ class Grid(_Lattice):
 
     def dags(self) -> tuple[GridDAG, ...]:
         """The grid seen from each of its 2**axes corners: (0, …, 0), (0, …, 1), …, (1, …, 1)."""
-        corners = itertools.product((0, 1), repeat=self.num_axes)
-        return self.once("dags", lambda: tuple(GridDAG(self.shape, c).to(self.device) for c in corners))
+        return self.related(GridDAG, _dags)
+
+
+def _dags(grid: Grid) -> tuple[GridDAG, ...]:
+    return tuple(GridDAG(grid.shape, corner) for corner in itertools.product((0, 1), repeat=grid.num_axes))
 
 
 def _links(shape: tuple[int, ...], axis: int) -> tuple[Array, Array]:

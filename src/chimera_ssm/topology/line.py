@@ -1,12 +1,12 @@
-"""Lines: a text read one way, and the same text with influence running both ways."""
+"""Lines: sequences with influence in one direction or in both."""
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
-from chimera_ssm.topology.base import Array, Topology, check_num_nodes
+from chimera_ssm.topology.base import Array, Topology
+from chimera_ssm.topology.cache import derived
+from chimera_ssm.topology.checks import check_num_nodes
 from chimera_ssm.topology.plans import PathPlan
 
 
@@ -17,8 +17,8 @@ class Line(Topology):
 
     def __init__(self, num_nodes: int, reverse: bool = False):
         num_nodes, reverse = check_num_nodes(num_nodes), bool(reverse)
-        super().__init__(f"Line({num_nodes}{', reverse=True' if reverse else ''})", num_nodes, num_nodes - 1)
-        self.__dict__["reverse"] = reverse
+        key = f"Line({num_nodes}{', reverse=True' if reverse else ''})"
+        super().__init__(key, num_nodes, num_nodes - 1, reverse=reverse)
 
     def __repr__(self) -> str:
         return self.key
@@ -31,15 +31,15 @@ class Line(Topology):
     def is_acyclic(self) -> bool:
         return True
 
-    @cached_property
+    @derived
     def _levels(self) -> Array:
         return self._along(np.arange(self.num_nodes))
 
-    @cached_property
+    @derived
     def diameter(self) -> int:
         return self.num_nodes - 1
 
-    @cached_property
+    @derived
     def directed_paths(self) -> PathPlan | None:
         nodes = self._along(np.arange(self.num_nodes))
         none = np.full(self.num_nodes, self.num_edges)
@@ -69,8 +69,7 @@ class UndirectedLine(Topology):
     def __init__(self, num_nodes: int, reverse: bool = False):
         num_nodes, reverse = check_num_nodes(num_nodes), bool(reverse)
         key = f"UndirectedLine({num_nodes}{', reverse=True' if reverse else ''})"
-        super().__init__(key, num_nodes, 2 * (num_nodes - 1))
-        self.__dict__["reverse"] = reverse
+        super().__init__(key, num_nodes, 2 * (num_nodes - 1), reverse=reverse)
 
     def __repr__(self) -> str:
         return self.key
@@ -84,11 +83,11 @@ class UndirectedLine(Topology):
     def is_acyclic(self) -> bool:
         return self.num_nodes == 1
 
-    @cached_property
+    @derived
     def diameter(self) -> int:
         return self.num_nodes - 1
 
-    @cached_property
+    @derived
     def undirected_paths(self) -> PathPlan | None:
         none = np.array([self.num_edges])
         first, second = np.arange(self.num_edges).reshape(2, -1)
@@ -101,5 +100,9 @@ class UndirectedLine(Topology):
 
     def dags(self) -> tuple[Line, Line]:
         """The line forward and the line backward."""
-        ahead = Line(self.num_nodes).to(self.device)
-        return self.once("dags", lambda: (ahead, ahead.flip()))
+        forward, backward = self.related(Line, _dags)
+        return forward, backward
+
+
+def _dags(line: UndirectedLine) -> tuple[Line, Line]:
+    return Line(line.num_nodes), Line(line.num_nodes, reverse=True)

@@ -1,4 +1,4 @@
-"""Plans: what solvers need to know of a topology, as integers. Found once, kept with it, moved to a device."""
+"""Plans: the integers that solvers need of a topology. Computed once, cached, moved to a device."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
-from chimera_ssm.topology.order import ranges
+from chimera_ssm.topology.csr import ranges
 
 Array = np.ndarray
-#: An array on the host, a tensor once `on_device` has moved it.
+#: An array on the host, a tensor after `memory.on_device`.
 Integers = Any
 
 
 @dataclass(frozen=True)
 class PathPlan:
-    """A graph of disjoint paths laid out as one line, broken where a path ends.
+    """A graph of disjoint paths laid out as one line with a break after each path.
 
     Attributes:
         nodes: nodes in the order of the line, ``[T]``; ``None`` if that is 0, 1, …, T−1.
-        ahead: edge that enters each place from the one before, ``[T]``; E (no edge) where there is none.
-        back: edge that enters each place from the one after, ``[T]``; E where there is none.
+        ahead: edge into each position from the previous one, ``[T]``; E where there is none.
+        back: edge into each position from the next one, ``[T]``; E where there is none.
     """
 
     nodes: Integers | None
@@ -32,12 +31,12 @@ class PathPlan:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Edges of an acyclic graph in groups that can be worked on at once, one group after the other.
+    """Edges of an acyclic graph in groups: the edges of a group are independent of each other, groups are sequential.
 
     Attributes:
         source: ``[E]``.
         target: ``[E]``.
-        bounds: where each group begins, with one more entry for the end.
+        bounds: start of each group, and the end of the last.
     """
 
     source: Integers
@@ -51,7 +50,7 @@ class LevelPlan:
 
     Attributes:
         edges: edge numbers in the order of the schedule, ``[E]``.
-        schedule: their ends and groups.
+        schedule: their endpoints and groups.
     """
 
     edges: Integers
@@ -64,10 +63,10 @@ class BlockPlan:
 
     Attributes:
         shape: number of blocks and S.
-        trivial: whether blocks are the nodes as they are: no padding, no other order.
-        entry: place of each edge's weight among the ``blocks·S·S`` entries, ``[E]``.
-        node: node at each of the ``blocks·S`` places, T (no node) in the padding.
-        place: place of each node among those, ``[T]``.
+        trivial: whether there is neither padding nor reordering.
+        entry: position of each edge's weight among the ``blocks·S·S`` entries, ``[E]``.
+        node: node at each of the ``blocks·S`` positions, T in the padding.
+        place: position of each node among those, ``[T]``.
     """
 
     shape: tuple[int, int]
@@ -79,14 +78,14 @@ class BlockPlan:
 
 @dataclass(frozen=True)
 class FactorPlan:
-    """A schedule of sparse LU for weights ``[E]``: where they enter, and what each level subtracts.
+    """A schedule of sparse LU for weights ``[E]``: their positions in the factors, and the updates of each level.
 
     Attributes:
         pairs: early → late, a group for each level of the early nodes.
         lower: edges whose weights are entries of L, and the pairs they belong to, ``[2, ·]``.
         upper: the same for U.
         loops: self-loops and their nodes, ``[2, ·]``.
-        updates: for each group, pairs ``(one, other, into)``, the first two counted from its begin, ``[3, ·]``.
+        updates: for each group, pairs ``(one, other, into)``, the first two relative to its start, ``[3, ·]``.
     """
 
     pairs: Schedule
@@ -96,8 +95,27 @@ class FactorPlan:
     updates: tuple[Integers, ...]
 
 
+def path_plan(nodes: Array, source: Array, target: Array) -> PathPlan:
+    """Layout of paths that visit ``nodes [T]`` in this order."""
+    place = np.empty_like(nodes)
+    place[nodes] = np.arange(nodes.size)
+    forward = place[source] < place[target]
+    ahead, back = np.full((2, nodes.size), source.size)
+    ahead[place[target[forward]]] = np.flatnonzero(forward)
+    back[place[target[~forward]]] = np.flatnonzero(~forward)
+    return PathPlan(None if np.array_equal(nodes, np.arange(nodes.size)) else nodes, ahead, back)
+
+
+def level_plan(levels: Array, source: Array, target: Array) -> LevelPlan:
+    """Schedule of edges by the level of their target."""
+    depth = levels[target]
+    edges = np.argsort(depth, kind="stable")
+    bounds = np.searchsorted(depth[edges], np.arange(1, levels.max() + 2))
+    return LevelPlan(edges, Schedule(source[edges], target[edges], tuple(bounds.tolist())))
+
+
 def block_plan(part: Array, sizes: Array, order: Array, source: Array, target: Array) -> BlockPlan:
-    """Lay parts of the given sizes out in blocks, nodes in ``order``, which must keep parts together."""
+    """Blocks of parts of the given sizes, nodes in ``order``, which must keep parts together."""
     blocks, side = sizes.size, int(sizes.max())
     place = np.empty_like(order)
     place[order] = part[order] * side + ranges(np.zeros_like(sizes), sizes)
@@ -105,14 +123,3 @@ def block_plan(part: Array, sizes: Array, order: Array, source: Array, target: A
     node[place] = np.arange(order.size)
     entry = place[target] * side + place[source] % side
     return BlockPlan((blocks, side), np.array_equal(place, np.arange(blocks * side)), entry, node, place)
-
-
-def on_device(value: Any, device: torch.device) -> Any:
-    """Integer arrays as tensors on ``device``, also within plans and tuples of them."""
-    if isinstance(value, np.ndarray):
-        return torch.from_numpy(np.array(value)).to(device)
-    if isinstance(value, tuple):
-        return tuple(on_device(v, device) for v in value)
-    if hasattr(value, "__dataclass_fields__"):
-        return type(value)(*(on_device(getattr(value, n), device) for n in value.__dataclass_fields__))
-    return value

@@ -1,108 +1,228 @@
-"""Names of topologies: strings that tell one from another, and strings that build one again, in any process.
+"""Identity of topologies: a key that distinguishes them, and a specification from which any process builds them again.
 
-A key is short and says which topology it is; a specification holds all of it. For a line or a grid they are the same,
-and read like the call that builds it, ``Grid((4, 6))``; for listed edges the key holds their digest, the specification
-the edges themselves. Compiled programs know topologies by these strings alone.
+For a line or a grid both read like the call that builds it, ``Grid((4, 6))``. For listed edges the key has a digest of
+the edges, the specification the edges themselves. Compiled programs refer to topologies by these strings alone.
 """
 
 from __future__ import annotations
 
 import ast
-from base64 import b64decode, b64encode
-from collections.abc import Iterator
-from functools import lru_cache
-from hashlib import blake2b
+from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakValueDictionary
-from zlib import compress, decompress
 
-import numpy as np
+import torch
 
 from chimera_ssm.errors import TopologyError
+from chimera_ssm.topology import cache
+from chimera_ssm.topology.memory import on_device
 
 if TYPE_CHECKING:
-    from chimera_ssm.topology.base import Topology
+    from typing_extensions import Self
 
-Array = np.ndarray
 Kind = TypeVar("Kind")
-
-#: Topologies that are alive, by key and by specification: whoever asks again shares what is known of them.
-_living: WeakValueDictionary[str, Topology] = WeakValueDictionary()
+Relative = TypeVar("Relative", bound="Identity")
 
 
-def digest(num_nodes: int, source: Array, target: Array) -> str:
-    """A name for listed edges: equal for equal edges only."""
-    return blake2b(_bytes(num_nodes, source, target), digest_size=16).hexdigest()
+class Identity:
+    """An immutable object that is known by its key and shares what is derived from it with all equal ones.
 
-
-def encode_edges(num_nodes: int, source: Array, target: Array) -> str:
-    """Listed edges as text."""
-    return b64encode(compress(_bytes(num_nodes, source, target))).decode()
-
-
-def decode_edges(num_nodes: int, text: str) -> Array:
-    """The reverse, ``[2, E]``."""
-    return np.frombuffer(decompress(b64decode(text)), _dtype(num_nodes)).reshape(2, -1)
-
-
-def _bytes(num_nodes: int, source: Array, target: Array) -> bytes:
-    return np.stack([source, target]).astype(_dtype(num_nodes)).tobytes()
-
-
-def _dtype(num_nodes: int) -> str:
-    return "<i4" if num_nodes <= 1 << 31 else "<i8"
-
-
-def remember(name: str, topology: Topology) -> None:
-    """Let `topology_of` find this topology while it lives; the first of several equal ones stays with the others."""
-    first = _living.setdefault(name, topology)
-    if first is not topology:
-        topology._kept["first", name] = first
-
-
-def topology_of(name: str) -> Topology:
-    """The topology with this key or specification: a living one if there is one, else built anew and kept a while."""
-    living = _living.get(name)
-    return _rebuilt(name) if living is None else living
-
-
-@lru_cache(maxsize=64)
-def _rebuilt(name: str) -> Topology:
-    return _parse(name)
-
-
-def _parse(name: str) -> Topology:
-    from chimera_ssm.topology.base import Topology
-
-    return _build(name, ast.parse(name, mode="eval").body, Topology)
-
-
-def restore(spec: str, orders: tuple[bytes | None, ...]) -> Topology:
-    """The topology that was pickled as its specification and the elimination orders of its parts, if these are known.
-
-    Everything is checked as if a user had typed it: the pickle may be damaged, or made to do damage.
+    Args:
+        key: the call that builds the object, as text; equal keys mean equal objects.
+        num_nodes: T.
+        num_edges: E.
+        num_parts: number of graphs in a disjoint union, else 1.
+        content: further attributes that define the object.
     """
-    try:
-        topology = _living.get(spec) or _parse(spec)
-        parts = list(zip(topology.parts, orders, strict=True))
-        known = [(part, np.frombuffer(order, "<i4")) for part, order in parts if order is not None]
-    except (TopologyError, MemoryError):
-        raise
-    except Exception as error:  # of text that is no specification, anything
-        raise TopologyError(f"this is no pickled topology: {error}; make the file anew") from None
-    for part, order in known:
-        part.adopt_order(order)
+
+    key: str
+    num_nodes: int
+    num_edges: int
+    num_parts: int
+    device: torch.device
+
+    def __init__(self, key: str, num_nodes: int, num_edges: int, num_parts: int = 1, **content: Any):
+        # Plain strings and integers in __dict__, which a compiled function guards by their values.
+        self.__dict__.update(
+            key=key, num_nodes=num_nodes, num_edges=num_edges, num_parts=num_parts, **content,
+            device=torch.device("cpu"), _entry=None,
+        )  # fmt: skip
+        if not torch.compiler.is_dynamo_compiling():
+            self._attach()
+
+    def _attach(self) -> cache.Entry:
+        content = {name: value for name, value in self.__dict__.items() if name not in ("device", "_entry")}
+        entry = cache.entry_of(type(self), content)
+        self.__dict__.update(entry.content, _entry=entry)  # equal topologies share their arrays
+        return entry
+
+    @property
+    def entry(self) -> cache.Entry:
+        """The cache entry that equal topologies share."""
+        if "_entry" not in self.__dict__:  # a compiled function created it from its key
+            self.__dict__["_entry"] = topology_of(self.key).entry
+        return self.__dict__["_entry"] or self._attach()  # a compiled function does not attach it
+
+    # Equality, immutability, pickling
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a {type(self).__name__} is immutable; build a new one instead of setting {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        self.__setattr__(name, None)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Identity) and type(self) is type(other) and self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return restore, (self.spec,)
+
+    @property
+    def spec(self) -> str:
+        """The whole topology as text, from which `topology_of` builds it again in any process."""
+        return self.cached(_spec)
+
+    def _write_spec(self) -> str:
+        return self.key
+
+    @classmethod
+    def from_spec(cls, *args: Any, **options: Any) -> Self:
+        """Build the topology from the arguments in its specification."""
+        return cls(*args, **options)
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same topology with its tensors on ``device``; the cache entry is shared."""
+        device = torch.device(device)
+        if device == self.device:
+            return self
+        moved = object.__new__(type(self))
+        moved.__dict__.update(self.__dict__, device=device)
+        return moved
+
+    # Derived values
+
+    def cached(
+        self,
+        function: Callable[..., Any],
+        *args: Hashable,
+        device: torch.device | None = None,
+        limit: int | None = None,
+    ) -> Any:
+        """The value of ``function(topology, *args)``, computed once and shared by equal topologies.
+
+        Inside a function compiled by PyTorch the value is a constant that depends on the key; there it must consist of
+        tensors, numbers and strings.
+
+        Args:
+            function: a module-level function of the topology (on the CPU) and of ``args`` alone.
+            args: hashable constants.
+            device: moves arrays in the value, also within plans and tuples, to this device as tensors. Tensors are
+                shared and must not be written to.
+            limit: keep only this many results of ``function``, the most recent ones; for unbounded ``args``.
+        """
+        if torch.compiler.is_dynamo_compiling():
+            (value,) = _constant(self.key, function, device, *args)
+            return value.detach() if isinstance(value, torch.Tensor) else value  # dynamo cannot ask a constant's shape
+        if device is None:
+            return self.entry.find(function, args, lambda: function(self.to("cpu"), *args), limit)
+        return self.entry.find(
+            (function, device), args, lambda: on_device(self.cached(function, *args, limit=limit), device), limit
+        )
+
+    def related(
+        self, kind: type[Relative], make: Callable[..., tuple[Relative, ...]], *args: Any
+    ) -> tuple[Relative, ...]:
+        """The topologies ``make(topology, *args)`` of one kind, cached; a compiled function knows only their keys."""
+        if torch.compiler.is_dynamo_compiling():
+            (contents,) = _constant(self.key, _contents, None, make, *args)
+            return tuple([_known(kind, content, self.device) for content in contents])
+        # By their text, because True and 1.0 equal 1.
+        relatives = self.entry.find((make, "related"), repr(args), lambda: make(self.to("cpu"), *args))
+        return relatives if self.device.type == "cpu" else tuple(t.to(self.device) for t in relatives)
+
+    def found(self, make: Callable[..., Any], *args: Any) -> Any:  # until ops uses cached
+        """`cached` under its former name."""
+        return self.cached(make, *args)
+
+    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:  # until ops uses cached
+        """The value of ``make()``, cached under ``key``."""
+        if torch.compiler.is_dynamo_compiling():
+            return make()
+        return self.entry.find("once", (key, self.device), make)
+
+    def tensors(self, name: str, device: torch.device) -> Any:  # until ops uses cached
+        """The attribute ``name``, with or without a leading underscore, as tensors on a device."""
+        return self.cached(_attribute, name, device=device)
+
+
+@torch.compiler.assume_constant_result
+def _constant(key: str, function: Callable[..., Any], device: torch.device | None, *args: Any) -> tuple[Any]:
+    """A cached value of the topology with this key; called while a function is compiled, and a constant in it.
+
+    In a tuple: PyTorch names a tensor after the function that returned it, and refuses a second one of the same name.
+    """
+    value = topology_of(key).cached(function, *args, device=device)
+    if isinstance(value, torch.Tensor):
+        torch._dynamo.mark_static(value)  # its sizes are those of the topology, also where others are symbolic
+    return (value,)
+
+
+def _known(kind: type[Relative], content: tuple[tuple[str, Any], ...], device: torch.device) -> Relative:
+    """A topology inside a compiled function, which looks up by its key what is not in ``content``."""
+    topology = object.__new__(kind)
+    topology.__dict__.update(dict(content), device=device)
     return topology
 
 
-def _build(text: str, call: Any, base: type[Topology]) -> Topology:
-    """The topology that a call in the text stands for; living ones are found again, parts of a union, too."""
-    if (living := _living.get(text[call.col_offset : call.end_col_offset])) is not None:
-        return living
-    kind, options = read_call(call, base)
-    args = [_build(text, x, base) if isinstance(x, ast.Call) else ast.literal_eval(x) for x in call.args]
-    topology = kind.from_spec(*args, **options)
-    return _living.get(topology.key, topology)
+def _contents(topology: Identity, make: Callable[..., tuple[Identity, ...]], *args: Any) -> tuple:
+    """Public attributes (strings, integers and tuples of them) of related topologies."""
+    relatives = topology.related(Identity, make, *args)
+    return tuple(tuple((name, x) for name, x in t.entry.content.items() if name[0] != "_") for t in relatives)
+
+
+def _attribute(topology: Identity, name: str) -> Any:
+    return getattr(topology, "_" + name if hasattr(topology, "_" + name) else name)
+
+
+def _spec(topology: Identity) -> str:
+    spec = topology._write_spec()
+    cache.add_name(spec, topology.entry)
+    return spec
+
+
+# From text to topologies
+
+
+def topology_of(name: str) -> Any:
+    """The topology with this key or specification; cached ones are found again, others are built."""
+    entry = cache.find_entry(name)
+    if entry is not None:
+        return entry.topology()
+    topology = _build(name, ast.parse(name, mode="eval").body)
+    cache.add_name(name, topology.entry)
+    return topology
+
+
+def restore(spec: str) -> Any:
+    """Build a pickled topology from its specification, which is checked: the pickle may be damaged or malicious."""
+    try:
+        return topology_of(spec)
+    except (TopologyError, MemoryError):
+        raise
+    except Exception as error:  # text that is not a specification may raise anything
+        raise TopologyError(f"this is not a pickled topology: {error}; write the file again") from None
+
+
+def _build(text: str, call: Any) -> Any:
+    """The topology of a call in the text; cached ones are found again, also parts of a union."""
+    entry = cache.find_entry(text[call.col_offset : call.end_col_offset])
+    if entry is not None:
+        return entry.topology()
+    kind, options = read_call(call, Identity)
+    args = [_build(text, arg) if isinstance(arg, ast.Call) else ast.literal_eval(arg) for arg in call.args]
+    return kind.from_spec(*args, **options)
 
 
 def read_call(call: Any, base: type[Kind]) -> tuple[type[Kind], dict[str, Any]]:
@@ -110,7 +230,7 @@ def read_call(call: Any, base: type[Kind]) -> tuple[type[Kind], dict[str, Any]]:
     kinds = {kind.__name__: kind for kind in _subclasses(base)}
     if call.func.id not in kinds:
         raise ValueError(
-            f"there is no {base.__name__} of the name {call.func.id!r}; import the module that defines it first"
+            f"there is no class {call.func.id!r} among {', '.join(sorted(kinds))}; import the module that defines it"
         )
     return kinds[call.func.id], {option.arg: ast.literal_eval(option.value) for option in call.keywords}
 

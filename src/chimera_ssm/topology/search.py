@@ -1,6 +1,6 @@
-"""Walks over all edges, node by node: kernels on adjacency lists, as `order.neighbours` makes them.
+"""Breadth-first kernels on adjacency lists, see `traversal.neighbours`.
 
-Imported only where one is needed, since Numba comes with it.
+Imported on first use, because Numba is slow to import.
 """
 
 import numpy as np
@@ -10,9 +10,9 @@ from chimera_ssm.cpu.compilation import kernel
 
 @kernel
 def longest_paths(pointer, heads, waiting):
-    """Length of the longest path that ends in each node, −1 on a cycle and behind one, ``[T]``.
+    """Length of the longest path that ends in each node, −1 on cycles and after them, ``[T]`` (Kahn 1962).
 
-    ``waiting [T]`` is the number of edges that lead to each node, and is used up.
+    ``waiting [T]`` is the in-degree of each node, and is overwritten.
     """
     level, queue, last = np.zeros(waiting.size, np.int64), np.empty(waiting.size, np.int64), 0
     for v in range(waiting.size):
@@ -38,7 +38,7 @@ def longest_paths(pointer, heads, waiting):
 
 @kernel
 def steps_from(pointer, heads, roots):
-    """Steps from the nearest of ``roots``, −1 where none leads, ``[T]``."""
+    """Distance from the nearest of ``roots``, −1 for unreachable nodes, ``[T]``."""
     distance, queue, last = np.full(pointer.size - 1, -1), np.empty(pointer.size - 1, np.int64), 0
     for root in roots:
         if distance[root] < 0:

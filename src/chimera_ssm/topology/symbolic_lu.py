@@ -1,15 +1,14 @@
-"""Symbolic sparse LU: an order of elimination with little fill, its fill pattern, and the levels of work.
+"""Symbolic sparse LU: an elimination ordering with little fill, its fill pattern, and its levels.
 
-Only integers. `chimera_ssm.ops.sparse_lu.solver` does the arithmetic on this plan, for any weights.
+Integers only. `chimera_ssm.ops.sparse_lu.solver` does the arithmetic on this plan, for any weights.
 """
 
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from chimera_ssm.topology.order import ranges
+from chimera_ssm.topology.csr import offsets, ranges
 from chimera_ssm.topology.plans import FactorPlan, Schedule
 
 Array = np.ndarray
@@ -19,9 +18,9 @@ class TooMuchFill(Exception):
     """The factors would have more than the allowed number of entries.
 
     Attributes:
-        entries: what they need at least.
-        filled: what they need if all nodes that were left when counting stopped touch each other: hardly more than the
-            truth for random graphs, which fill in soon, and far more for meshes.
+        entries: a lower bound of the number of entries.
+        filled: an upper bound, the number if all nodes that remained when counting stopped were adjacent: close to the
+            true number for random graphs, which fill in early, and far above it for meshes.
     """
 
     def __init__(self, entries: int, filled: int):
@@ -37,7 +36,7 @@ class EliminationPlan:
     level of ``early``: all nodes of a level can be eliminated at once.
 
     Attributes:
-        order: nodes in the order of their elimination, ``[T]``.
+        order: nodes in elimination order, ``[T]``.
         early: ``[F]``.
         late: ``[F]``.
         level: level of each node, ``[T]``: longest path in the pattern that ends there.
@@ -55,7 +54,7 @@ class EliminationPlan:
 
     @cached_property
     def bounds(self) -> tuple[int, ...]:
-        """Where the pairs of each level of ``early`` begin; one more entry for the end."""
+        """Start of the pairs of each level of ``early``, and the end of the last."""
         return tuple(np.searchsorted(self.level[self.early], np.arange(self.level.max() + 1)).tolist())
 
     @cached_property
@@ -74,10 +73,10 @@ class EliminationPlan:
         return order[found], lower
 
     def updates(self, group: int) -> Array:
-        """Products that eliminating a level subtracts, pairs ``(one, other, into)``, ``[3, ·]``.
+        """Updates of the entries when a level is eliminated, as pairs ``(one, other, into)``, ``[3, ·]``.
 
         ``L[into] −= L[other] D U[one]`` and ``U[into] −= L[one] D U[other]``, for every two pairs of one early
-        node, where the late node of ``one`` comes first. ``one`` and ``other`` count from the group's begin.
+        node, where the late node of ``one`` comes first. ``one`` and ``other`` are relative to the group's start.
         """
         first, last = self.bounds[group], self.bounds[group + 1]
         run = self._run[first:last]
@@ -98,41 +97,26 @@ class EliminationPlan:
         return np.cumsum(np.diff(self.early, prepend=-1) != 0)
 
 
-def plan_elimination(
-    num_nodes: int, source: Array, target: Array, limit: int, order: Array | None = None
-) -> EliminationPlan:
-    """Minimum-degree order and its fill; raises `TooMuchFill` once L and U must exceed ``limit`` entries.
-
-    A given ``order``, a permutation of the nodes, is used instead unless its fill exceeds the limit.
-    """
-    from chimera_ssm.topology.minimum_degree import best_order, linked
+def plan_elimination(num_nodes: int, source: Array, target: Array, limit: int) -> EliminationPlan:
+    """Minimum-degree ordering and its fill; raises `TooMuchFill` once L and U must exceed ``limit`` entries."""
+    from chimera_ssm.topology.minimum_degree import best_order, elimination_tree, linked, rows_of_columns
 
     begin, links = linked(num_nodes, source, target)
-    if order is not None:
-        with suppress(TooMuchFill):
-            return _fill_in(begin, links, order, limit)
     order, entries, filled = best_order(begin, links, limit)
     if entries > limit:
         raise TooMuchFill(int(entries), int(filled))
-    return _fill_in(begin, links, order, limit)
-
-
-def _fill_in(begin: Array, links: Array, order: Array, limit: int) -> EliminationPlan:
-    """The plan of an order: everything else follows from it, in time linear in the fill."""
-    from chimera_ssm.topology.minimum_degree import elimination_tree, rows_of_columns
-
     tree, entries = elimination_tree(begin, links, order, limit)
     if entries > limit:
         raise TooMuchFill(int(entries), int(entries))
     rows = rows_of_columns(begin, links, order, tree)
     by_level = np.argsort(tree.level, kind="stable")
-    first, count = np.cumsum(tree.count) - tree.count, tree.count[by_level]
-    late = rows[ranges(first[by_level], first[by_level] + count)]
+    first, count = offsets(tree.count)[by_level], tree.count[by_level]
+    late = rows[ranges(first, first + count)]
     return EliminationPlan(order, order[np.repeat(by_level, count)], order[late], tree.level[tree.rank])
 
 
 def plan_factors(plan: EliminationPlan, source: Array, target: Array) -> FactorPlan:
-    """Where the weights of edges enter the factors, and the arithmetic of each level."""
+    """Positions of the edge weights in the factors, and the updates of each level."""
     loop = source == target
     edges = np.flatnonzero(~loop)
     pair, is_lower = plan.locate(source[edges], target[edges])
@@ -147,7 +131,7 @@ def plan_factors(plan: EliminationPlan, source: Array, target: Array) -> FactorP
 
 def join_plans(plans: list[EliminationPlan]) -> EliminationPlan:
     """The plan of a disjoint union of graphs, from those of its parts."""
-    start = np.cumsum([0] + [p.order.size for p in plans])
+    start = offsets(np.array([p.order.size for p in plans]))
     joined = {
         name: np.concatenate([getattr(p, name) + s for p, s in zip(plans, start, strict=False)])
         for name in ("order", "early", "late")

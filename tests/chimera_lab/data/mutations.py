@@ -192,10 +192,10 @@ def make_plans(folder: Path) -> Path:
 
 @kind("keep_plans", make_plans)
 def read_plans(folder: Path) -> bytes:
-    from chimera_ssm.topology.from_edge_index import wire
+    from chimera_ssm.topology.from_edge_index import from_edge_index
 
     make_plans(folder)
-    check_wirings([(wire(g.edge_index, g.num_nodes), g.edge_index, g.num_nodes) for g in rings()])
+    check_wirings([(from_edge_index(g.edge_index, g.num_nodes), g.edge_index, g.num_nodes) for g in rings()])
     return (folder / "plans").read_bytes()
 
 
@@ -209,9 +209,9 @@ def make_orders(folder: Path) -> Path:
 @kind("keep_plans with a forged digest", make_orders, lambda folder: read_orders(folder))
 def read_orders(folder: Path) -> None:
     from chimera_lab.data import graph_store
-    from chimera_ssm.topology.from_edge_index import wire
+    from chimera_ssm.topology.from_edge_index import from_edge_index
 
-    keys = "".join(wire(g.edge_index, g.num_nodes).topology.key for g in rings()).encode()
+    keys = "".join(from_edge_index(g.edge_index, g.num_nodes).topology.key for g in rings()).encode()
     orders = (folder / "orders").read_bytes()
     (folder / "plans").write_bytes(graph_store._seal(keys, orders) + orders)
     read_plans(folder)

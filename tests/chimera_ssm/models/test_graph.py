@@ -15,7 +15,7 @@ from chimera_ssm.models.graph.configuration import ATOM, BOND
 from chimera_ssm.models.graph.layers import GCNPlus, Graphs
 from chimera_ssm.models.graph.norms import GraphNorm
 from chimera_ssm.topology import minimum_degree
-from chimera_ssm.topology.from_edge_index import Wiring, restore_wiring, wire
+from chimera_ssm.topology.from_edge_index import PyGTopology, from_edge_index, restore_wiring
 from chimera_ssm.topology.symbolic_lu import EliminationPlan
 
 pytest.importorskip("torch_geometric")
@@ -326,7 +326,11 @@ def test_losses():
 def test_a_layer_is_its_equation(local, arrangement, mlp_ratio):
     layer = build(local=local, arrangement=arrangement, mlp_ratio=mlp_ratio).eval().chimera.layers[0]
     _, edge_index, _, batch = molecules()
-    x, edge, graphs = torch.randn(11, 16), torch.randn(17, 16), Graphs(wire(edge_index, 11, batch), edge_index, batch)
+    x, edge, graphs = (
+        torch.randn(11, 16),
+        torch.randn(17, 16),
+        Graphs(from_edge_index(edge_index, 11, batch), edge_index, batch),
+    )
     near, updated = x, edge
     if local == "gcn_plus":
         near = layer.local.norm(layer.local.conv(x, edge_index, edge)).relu()
@@ -513,7 +517,7 @@ def test_a_wiring_that_does_not_name_all_edges_is_refused(edge):
         restore_wiring(graph, edge if isinstance(edge, str) else torch.tensor(edge))
 
 
-@pytest.mark.parametrize("made_of", [chimera.Graph, chimera.Batch, EliminationPlan, Wiring])
+@pytest.mark.parametrize("made_of", [chimera.Graph, chimera.Batch, EliminationPlan, PyGTopology])
 def test_objects_are_not_read_unless_they_are_checked(made_of, tmp_path):
     """Of a file that PyG reads with weights_only=True."""
 
@@ -559,7 +563,7 @@ def test_a_plan_is_not_used_for_another_graph(how, batched, monkeypatch):
     batch = data.batch if batched else torch.zeros(len(data.x), dtype=torch.long)
     expected = model(data.x, data.edge_index, data.edge_attr, batch).logits
     if how == "nothing":
-        monkeypatch.setattr(modeling, "wire", None)
+        monkeypatch.setattr(modeling, "from_edge_index", None)
     torch.testing.assert_close(model(data).logits, expected)
 
 
@@ -576,7 +580,7 @@ def test_plans_of_a_batch_are_those_of_its_graphs(resolvent, monkeypatch):
     assert all(part.elimination_order is not None for part in many.wiring.topology.parts)
     one.batch = batch  # a plan of one graph is not one of three
     torch.testing.assert_close(model(one).logits, expected)
-    monkeypatch.setattr(modeling, "wire", None)
+    monkeypatch.setattr(modeling, "from_edge_index", None)
     torch.testing.assert_close(model(many).logits, expected)
     loaded = Batch.from_data_list([Data(x=x[:6], edge_index=edge_index[:, :12], edge_attr=edge_attr[:12])] * 2)
     torch.testing.assert_close(model(chimera.KeepPlan()(loaded)).logits, expected[[0, 0]])

@@ -1,10 +1,12 @@
 """`ChimeraConv`: invariances, batches, awkward graphs, and PyG's stacks."""
 
-import numpy as np
+import sys
+
 import pytest
 import torch
 
 import chimera_ssm as chimera
+from chimera_ssm.topology import cache
 from chimera_ssm.topology import from_edge_index as wiring
 from chimera_ssm.topology.memory import nbytes
 
@@ -102,7 +104,7 @@ def test_dag_decomposition():
     _, edges, batch = many()
     x, edge_attr = features(len(batch), edges.shape[1])
     y = conv(x, edges, edge_attr, batch)
-    wired = wiring.wire(edges, len(batch), batch)
+    wired = wiring.from_edge_index(edges, len(batch), batch)
     torch.testing.assert_close(y, conv.mixer(x, wired.topology, wired.features(edge_attr)))
     assert not torch.allclose(y, build()(x, edges, edge_attr, batch))
 
@@ -111,9 +113,9 @@ def test_graphs_are_planned_once(monkeypatch):
     calls = []
     plan = chimera.Graph._plan_elimination
     monkeypatch.setattr(chimera.Graph, "_plan_elimination", lambda self, limit: calls.append(1) or plan(self, limit))
-    wiring.forget()
-    wired, wire = [], wiring._wire
-    monkeypatch.setattr(wiring, "_wire", lambda *args: wired.append(1) or wire(*args))
+    cache.clear()
+    wired, convert = [], wiring._convert
+    monkeypatch.setattr(wiring, "_convert", lambda *args: wired.append(1) or convert(*args))
     convs = [build() for _ in range(3)]
     rings = [torch.stack([torch.arange(n), (torch.arange(n) + 1) % n]) for n in (40, 41, 42)]
     for first, second in [(0, 1), (1, 2), (2, 0)] * 2:
@@ -127,45 +129,20 @@ def test_graphs_are_planned_once(monkeypatch):
     assert len(wired) == 3
 
 
-def test_graphs_used_long_ago_are_forgotten():
-    """What is kept is bounded in bytes, and what is found out about a graph later counts, too."""
-    graphs = wiring.Recent(4096)
-    rings = {n: chimera.Graph(n, [np.arange(n), (np.arange(n) + 1) % n]) for n in (9, 10, 11, 90)}
-    for n in (9, 10, 90):
-        assert graphs.find(n, lambda n=n: rings[n]) is rings[n]
-    assert 2 * 8 * (9 + 10 + 90) <= graphs.nbytes == sum(nbytes(rings[n]) for n in (9, 10, 90)) <= 4096
-    assert graphs.find(9, None) is rings[9]
-    rings[9].once("plan", lambda: np.zeros(400))
-    graphs.find(11, lambda: rings[11])
-    assert list(graphs.kept) == [9, 11]
-    assert graphs.nbytes == nbytes(rings[9]) + nbytes(rings[11])
-    rings[11].once("plan", lambda: (np.zeros(300), torch.zeros(400)))
-    graphs.find(90, lambda: rings[90])
-    assert list(graphs.kept) == [90]
-
-
-def test_the_last_graph_is_kept_whatever_its_size():
-    graphs = wiring.Recent(100)
-    graph = graphs.find(0, lambda: chimera.Graph(50, np.stack([np.arange(50)] * 2)))
-    assert graphs.find(0, None) is graph
-    graphs.find(1, lambda: chimera.Graph(60, np.stack([np.arange(60)] * 2)))
-    assert list(graphs.kept) == [1]
-
-
 def test_batches_are_bounded_in_bytes_with_their_plans(monkeypatch):
-    monkeypatch.setattr(wiring, "_wirings", wiring.Recent(1 << 17))
-    monkeypatch.setattr(wiring, "_graphs", wiring.Recent(1 << 17))
+    recent = cache.Recent(1 << 17), cache.Recent(1 << 17)
+    monkeypatch.setattr(cache, "_singles", recent[0])
+    monkeypatch.setattr(cache, "_unions", recent[1])
     conv = build(edge_dim=None)
     for size in (5, 300, 31, 32, 33, 34, 35):
         source = torch.arange(size)
         edges = torch.stack([source, torch.minimum(source // 5 * 5 + (source + 1) % 5, torch.tensor(size - 1))])
         conv(torch.randn(size, 8, dtype=torch.double), edges, batch=torch.arange(size) // 5)
-        for cache in (wiring._wirings, wiring._graphs):
-            assert cache.nbytes <= cache.capacity or len(cache.kept) == 1
-    last = next(reversed(wiring._wirings.kept.values()))
-    assert "lu plan" in last.topology._kept
-    assert nbytes(last) > nbytes(last.topology._kept["lu plan"]) > 1000
-    assert sum(map(nbytes, wiring._wirings.kept.values())) < 1 << 18
+        for kept in recent:
+            assert kept.nbytes <= kept.capacity or len(kept.kept) == 1
+    last = next(reversed(recent[1].kept.values()))
+    assert nbytes(last) > nbytes(last.topology().elimination_plan(sys.maxsize)) > 1000
+    assert sum(map(nbytes, recent[1].kept.values())) < 1 << 18
 
 
 @pytest.mark.parametrize("batched", [False, True])
@@ -173,7 +150,7 @@ def test_what_is_found_in_inference_mode_serves_training(batched):
     edges = torch.tensor([[3, 0, 1, 4, 3], [4, 1, 2, 3, 4]])  # one edge twice, in no order of graphs
     batch = torch.tensor([0, 0, 0, 1, 1]) if batched else None
     conv, (x, edge_attr) = build(), features(5, 5)
-    wiring.forget()
+    cache.clear()
     with torch.inference_mode():
         expected = conv(x, edges, edge_attr, batch)
     found, *grads = run(conv, x, edges, edge_attr, batch, torch.ones(5, 8))

@@ -148,7 +148,7 @@ def test_solvers_by_name(solver):
 
 
 def test_unknown_names_are_said():
-    with pytest.raises(ValueError, match=r"no Solver of the name 'Guess'.*import"):
+    with pytest.raises(ValueError, match=r"no class 'Guess' among .*Sweep.*import"):
         operators.solver_of("Guess()")
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import chimera_ssm as chimera
 from chimera_ssm.ops.sparse_lu import solver as elimination
+from chimera_ssm.topology import cache
 from chimera_ssm.topology.symbolic_lu import TooMuchFill
 from tests import zoo
 
@@ -36,10 +37,14 @@ def plan_of(topology):
 
 
 def fresh(topology):
-    """The same graph, of whose structure nothing is known yet."""
+    """The same graph, with an empty cache entry that it does not share."""
     if isinstance(topology, chimera.Batch):
-        return chimera.batch([fresh(part) for part in topology.parts])
-    return chimera.Graph(topology.num_nodes, topology.edge_index)
+        copy = chimera.Batch(topology.parts)
+        content = {**copy.entry.content, "_parts": tuple(fresh(part) for part in topology.parts)}
+    else:
+        copy = chimera.Graph(topology.num_nodes, topology.edge_index)
+        content = copy.entry.content
+    return cache.Entry(type(copy), content).topology()
 
 
 def pattern(plan):
@@ -240,23 +245,10 @@ def test_a_plan_is_found_once():
     assert graph.elimination_plan(1000) is graph.elimination_plan(2000)
 
 
-@quick
-@given(graphs(), st.randoms(use_true_random=False))
-def test_any_order_has_its_plan(graph, chance):
-    order = list(range(graph.num_nodes))
-    chance.shuffle(order)
-    graph = fresh(graph)
-    graph.adopt_order(np.array(order))
-    assert plan_of(graph).order.tolist() == order
-    check_plan(graph)
-    check_levels(graph)
-    check_updates(graph)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_results_do_not_depend_on_the_order(dtype):
-    graph, chance = fresh(zoo.molecule(40)), torch.Generator().manual_seed(0)
-    graph.adopt_order(np.random.default_rng(0).permutation(40))
+def test_results_do_not_depend_on_the_numbering(dtype):
+    nodes = np.random.default_rng(0).permutation(40)
+    graph, chance = chimera.Graph(40, nodes[zoo.molecule(40).edge_index]), torch.Generator().manual_seed(0)
     weight = (torch.rand(1, graph.num_edges, generator=chance, dtype=torch.float64) * 0.3).requires_grad_()
     rhs = torch.randn(1, 40, 3, generator=chance, dtype=torch.float64).requires_grad_()
     A = torch.zeros(40, 40, dtype=torch.float64).index_put((graph.edge_index[1], graph.edge_index[0]), weight[0])
@@ -267,9 +259,3 @@ def test_results_do_not_depend_on_the_order(dtype):
     gradients = torch.autograd.grad(expected.square().sum(), (weight, rhs))
     for one, other in zip(torch.autograd.grad(found.square().sum(), inputs), gradients, strict=True):
         torch.testing.assert_close(one, other.to(dtype), rtol=1e-4, atol=1e-4)
-
-
-def test_an_order_with_too_much_fill_is_not_used():
-    star = chimera.Graph(50, [[0] * 49, range(1, 50)])
-    star.adopt_order(np.arange(50))
-    assert star.elimination_plan(500).fill == 50 + 2 * 49

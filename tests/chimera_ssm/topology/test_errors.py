@@ -205,7 +205,9 @@ def test_a_batch_is_made_of_a_sequence(alone):
 
 def test_parts_with_different_numbers_of_dags_are_named():
     union = chimera.batch([Line(3), UndirectedLine(3), Grid((2, 2))])
-    with refuses(r"equally many DAGs, found .*'Grid', 4.*'Line', 1.*'UndirectedLine', 2.*batch topologies of one kind"):
+    with refuses(
+        r"the same number of DAGs, found .*'Grid', 4.*'Line', 1.*'UndirectedLine', 2.*batch topologies of one kind"
+    ):
         union.dags()
 
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chimera_ssm as chimera
+from chimera_ssm.topology import cache
 from chimera_ssm.topology.registry import restore, topology_of
 from tests import zoo
 
@@ -187,53 +188,36 @@ def test_pickling_keeps_the_topology(topology):
     assert pairs(copy) == pairs(topology)
 
 
-def test_pickling_keeps_the_order_of_elimination():
-    """In a process that has not seen the topology; all else is found again."""
+def test_a_pickled_union_is_built_again_in_another_process():
+    """In a process that has not seen the topology; all derived structure is computed again."""
     graphs = [zoo.molecule(20), zoo.molecule(31, seed=2), zoo.random_dag(20, 30)]
-    order = np.arange(20)[::-1].copy()
-    graphs[0].adopt_order(order)
-    fill = graphs[1].elimination_plan(1000).fill
+    plan = graphs[1].elimination_plan(1000)
     code = (
         "import pickle, sys\n"
-        "from chimera_ssm.topology import minimum_degree\n"
-        "minimum_degree.best_order = None\n"
         "union = pickle.load(sys.stdin.buffer)\n"
-        "assert union.parts[2].elimination_order is None\n"
-        "plans = [part.elimination_plan(1000) for part in union.parts[:2]]\n"
-        "print(*plans[0].order, plans[1].fill, *union.parts[2].levels.tolist())\n"
+        "print(*union.parts[1].elimination_plan(1000).order, *union.parts[2].levels.tolist())\n"
     )
     out = subprocess.run(
         [sys.executable, "-c", code], input=pickle.dumps(chimera.batch(graphs)), capture_output=True, check=True
     )
-    assert list(map(int, out.stdout.split())) == [*order, fill, *graphs[2].levels.tolist()]
+    assert list(map(int, out.stdout.split())) == [*plan.order, *graphs[2].levels.tolist()]
 
 
 @pytest.mark.parametrize(
-    ("spec", "orders", "message"),
+    ("spec", "message"),
     [
-        ("Graph(3, 'AAAA')", (None,), "this is no pickled topology"),
-        ("Graph(3, (1, 2))", (None,), "this is no pickled topology"),
-        ("exec('1')", (None,), "there is no Topology of the name 'exec'"),
-        ("Line(", (None,), "this is no pickled topology"),
-        (3, (None,), "this is no pickled topology"),
-        ("Line(0)", (None,), "at least one node"),
-        ("Line(3)", (None, None), "this is no pickled topology"),
-        ("Line(3)", (b"\0" * 11,), "this is no pickled topology"),
-        ("Line(3)", (b"\0" * 12,), "must name each node from 0 to 2 once"),
-        ("Line(3)", (np.array([0, 1, 3], "<i4").tobytes(),), "must name each node from 0 to 2 once"),
-        ("Line(3)", (np.array([0, 1], "<i4").tobytes(),), r"must be 3 integers, found int32 \[2\]"),
-        ("Batch(Line(3))", (np.array([0, 1, -2], "<i4").tobytes(),), "must name each node from 0 to 2 once"),
+        ("Graph(3, 'AAAA')", "this is not a pickled topology"),
+        ("Graph(3, (1, 2))", "this is not a pickled topology"),
+        ("exec('1')", "there is no class 'exec' among Batch, DAG, .*; import the module"),
+        ("Line(", "this is not a pickled topology"),
+        (3, "this is not a pickled topology"),
+        ([], "this is not a pickled topology"),
+        ("Line(0)", "at least one node"),
     ],
 )
-def test_a_pickle_is_checked(spec, orders, message):
+def test_a_pickle_is_checked(spec, message):
     with pytest.raises(chimera.TopologyError, match=message):
-        restore(spec, orders)
-
-
-@pytest.mark.parametrize("order", [[0, 1, 1], [0, 1], [0.0, 1.0, 2.0], [[0, 1, 2]], [-1, 0, 1], [1, 2, 3]])
-def test_an_order_that_is_no_permutation_is_refused(order):
-    with pytest.raises(chimera.TopologyError, match="an elimination order of"):
-        chimera.Graph(3, [[0, 1], [1, 2]]).adopt_order(np.array(order))
+        restore(spec)
 
 
 @every
@@ -274,13 +258,14 @@ def test_specifications_build_topologies_again():
 def test_a_living_topology_is_found_by_its_names():
     graph = zoo.molecule(23, seed=5)
     union = chimera.batch([graph, chimera.Line(3)])
-    assert topology_of(graph.key) is graph
-    assert topology_of(graph.spec) is graph
+    assert topology_of(graph.key).entry is graph.entry
+    assert topology_of(graph.spec).entry is graph.entry
     assert topology_of(union.spec).parts[0] is graph
 
 
 def test_a_key_of_a_graph_that_is_gone_does_not_bring_it_back():
     key = chimera.Graph(5, [[0, 3], [3, 1]]).key
+    cache.clear()
     gc.collect()
     with pytest.raises(chimera.TopologyError, match="is gone"):
         topology_of(key)

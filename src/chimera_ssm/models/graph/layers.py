@@ -14,7 +14,7 @@ from chimera_ssm.models.graph.configuration import ChimeraGraphConfig
 from chimera_ssm.models.graph.norms import BatchNorm, norm_of, normalized
 from chimera_ssm.nn import Chimera, OnDAG, OnGraph
 from chimera_ssm.ops import Neumann
-from chimera_ssm.topology.from_edge_index import Wiring
+from chimera_ssm.topology.from_edge_index import PyGTopology
 
 
 class Graphs(NamedTuple):
@@ -26,7 +26,7 @@ class Graphs(NamedTuple):
         batch: graph of each node, ``[T]``; ``None`` for one graph.
     """
 
-    wiring: Wiring
+    wiring: PyGTopology
     edge_index: Tensor
     batch: Tensor | None
 

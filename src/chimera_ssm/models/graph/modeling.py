@@ -18,7 +18,7 @@ from chimera_ssm.models.graph.norms import BatchNorm, GraphNorm, norm_of, normal
 from chimera_ssm.nn import Chimera
 from chimera_ssm.nn.conv import LocalConv
 from chimera_ssm.nn.norm import HeadNorm
-from chimera_ssm.topology.from_edge_index import Wiring, join, wire
+from chimera_ssm.topology.from_edge_index import PyGTopology, from_edge_index, join_topologies
 
 
 @dataclass
@@ -158,7 +158,7 @@ class ChimeraGraphModel(ChimeraGraphPreTrainedModel):
         edge_attr: Tensor | None = None,
         batch: Tensor | None = None,
         positions: Tensor | None = None,
-        wiring: Wiring | None = None,
+        wiring: PyGTopology | None = None,
         **kwargs: Any,
     ) -> GraphOutput:
         """Features of the nodes; arguments as for `ChimeraForGraphs`."""
@@ -170,7 +170,7 @@ class ChimeraGraphModel(ChimeraGraphPreTrainedModel):
         h = self.node_encoder(x, self.dtype)
         if self.position_encoder is not None:
             h = h + self.position_encoder(positions, batch, self.dtype)
-        graphs = Graphs(wire(edge_index, len(x), batch) if wiring is None else wiring, edge_index, batch)
+        graphs = Graphs(from_edge_index(edge_index, len(x), batch) if wiring is None else wiring, edge_index, batch)
         h = self.dropout(h)
         for layer in self.layers:
             h, edge = layer(h, edge, graphs)
@@ -242,7 +242,7 @@ class ChimeraForGraphs(ChimeraGraphPreTrainedModel):
         batch: Tensor | None = None,
         labels: Tensor | None = None,
         positions: Tensor | None = None,
-        wiring: Wiring | None = None,
+        wiring: PyGTopology | None = None,
         batch_size: int | None = None,
         **kwargs: Any,
     ) -> GraphOutput:
@@ -324,7 +324,7 @@ def _inputs(
     edge_attr: Tensor | None,
     batch: Tensor | None,
     positions: Tensor | None,
-    wiring: Wiring | None,
+    wiring: PyGTopology | None,
 ) -> tuple[Any, ...]:
     """These arguments; where ``x`` is PyG's ``Data`` or ``Batch``, what is not given is taken from it."""
     data = x
@@ -343,13 +343,13 @@ def _inputs(
     return x, edge_index, edge_attr, batch, positions, wiring
 
 
-@torch.compiler.disable  # as `wire`: it depends on values
-def _kept_wiring(data: Any, edge_index: Tensor | None, batch: Tensor | None) -> Wiring | None:
+@torch.compiler.disable  # as `from_edge_index`: it depends on values
+def _kept_wiring(data: Any, edge_index: Tensor | None, batch: Tensor | None) -> PyGTopology | None:
     """What `KeepPlan` found, if it saw these nodes, edges and graphs."""
     wiring = getattr(data, "wiring", None)
     if isinstance(wiring, list):  # a batch has those of its graphs; one without nodes has nothing
         known = [w for w in wiring if w]
-        wiring = join(known) if known else None
+        wiring = join_topologies(known) if known else None
     if not wiring or edge_index is None:
         return None
     wiring = wiring.to(edge_index.device)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chimera_ssm as chimera
-from chimera_ssm.topology import order
+from chimera_ssm.topology import traversal
 from tests import zoo
 
 every = pytest.mark.parametrize("topology", zoo.ZOO.values(), ids=zoo.ZOO)
@@ -157,7 +157,7 @@ def test_diameter_of_any_graph(topology):
 
 
 def test_diameter_of_more_nodes_than_bits_in_a_word(monkeypatch):
-    monkeypatch.setattr(order, "_REACH_BYTES", 1)
+    monkeypatch.setattr(traversal, "_REACH_BYTES", 1)
     cycle = chimera.Graph(150, np.stack([np.arange(150), np.roll(np.arange(150), -1)]))
     assert cycle.diameter == 149
     assert zoo.random_graph(150, 200, seed=5).diameter == slow_diameter(zoo.random_graph(150, 200, seed=5))
@@ -166,7 +166,7 @@ def test_diameter_of_more_nodes_than_bits_in_a_word(monkeypatch):
 @every
 def test_distances_from_roots(topology):
     roots = np.array([0, topology.num_nodes - 1])
-    found = order.distances(topology.num_nodes, *topology.edge_index.numpy(), roots)
+    found = traversal.distances(topology.num_nodes, *topology.edge_index.numpy(), roots)
     expected = slow_distances(topology)[roots].min(axis=0)
     assert found.tolist() == np.where(np.isfinite(expected), expected, -1).tolist()
 
@@ -176,7 +176,7 @@ def test_distances_from_roots(topology):
 def test_the_bound_of_an_undirected_diameter_is_at_most_twice_too_large(graph):
     true = slow_diameter(graph)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order, "EXACT_DIAMETER_NODES", 0)
+        patch.setattr(traversal, "EXACT_DIAMETER_NODES", 0)
         assert true <= graph.diameter <= 2 * true
 
 
@@ -184,19 +184,19 @@ def test_the_bound_of_an_undirected_diameter_is_at_most_twice_too_large(graph):
 @given(dags())
 def test_the_bound_of_an_acyclic_diameter_is_the_longest_path(dag):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order, "EXACT_DIAMETER_NODES", 0)
+        patch.setattr(traversal, "EXACT_DIAMETER_NODES", 0)
         assert slow_diameter(dag) <= dag.diameter == slow_longest_path(dag)
 
 
 def test_a_large_directed_graph_with_cycles_has_no_bound(monkeypatch):
-    monkeypatch.setattr(order, "EXACT_DIAMETER_NODES", 3)
+    monkeypatch.setattr(traversal, "EXACT_DIAMETER_NODES", 3)
     assert chimera.Graph(3, [[0, 1, 2], [1, 2, 0]]).diameter == 2
     with pytest.raises(chimera.TopologyError, match=r"up to 3 nodes, and this one has 4; .*Neumann\(terms=64\)"):
         _ = chimera.Graph(4, [[0, 1, 2, 3], [1, 2, 3, 0]]).diameter
 
 
 def test_a_batch_of_small_graphs_has_an_exact_diameter(monkeypatch):
-    monkeypatch.setattr(order, "EXACT_DIAMETER_NODES", 5)
+    monkeypatch.setattr(traversal, "EXACT_DIAMETER_NODES", 5)
     triangle = chimera.Graph(3, [[0, 1, 2], [1, 2, 0]])
     assert chimera.batch([triangle] * 4 + [chimera.Graph(5, [[0, 1, 2], [1, 2, 3]])]).diameter == 3
 
@@ -206,7 +206,7 @@ def test_a_batch_of_small_graphs_has_an_exact_diameter(monkeypatch):
 
 def check_components(topology):
     labels, closing = slow_components(topology)
-    assert order.components(topology.num_nodes, *topology.edge_index.numpy()).tolist() == labels
+    assert traversal.components(topology.num_nodes, *topology.edge_index.numpy()).tolist() == labels
     assert topology.is_forest == (closing == 0)
     assert topology.is_tree == (closing == 0 and set(labels) == {0})
 

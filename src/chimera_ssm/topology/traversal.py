@@ -1,4 +1,4 @@
-"""Orders and distances of a graph, on NumPy arrays of integers: levels, cycles, components, paths, diameter.
+"""Traversals of a graph, on NumPy arrays of integers: levels, cycles, components, paths, distances, diameter.
 
 Every function takes ``num_nodes`` and the edges ``source[e] → target[e]``.
 """
@@ -6,26 +6,20 @@ Every function takes ``num_nodes`` and the edges ``source[e] → target[e]``.
 import numpy as np
 
 from chimera_ssm.errors import TopologyError
+from chimera_ssm.topology.csr import csr
 
 Array = np.ndarray
 
-#: Above this many nodes the diameter is bounded instead of computed.
+#: Above this number of nodes the diameter is bounded instead of computed.
 EXACT_DIAMETER_NODES = 20_000
+#: Memory of the bit sets in `largest_distance`.
 _REACH_BYTES = 1 << 26
 
 
 def neighbours(num_nodes: int, source: Array, target: Array) -> tuple[Array, Array]:
-    """Adjacency lists: node ``v`` leads to ``heads[pointer[v] : pointer[v + 1]]``."""
-    pointer = np.zeros(num_nodes + 1, dtype=np.int64)
-    np.cumsum(np.bincount(source, minlength=num_nodes), out=pointer[1:])
-    return pointer, target[np.argsort(source, kind="stable")]
-
-
-def ranges(start: Array, stop: Array) -> Array:
-    """``arange(start[0], stop[0])``, ``arange(start[1], stop[1])``, …, one after the other."""
-    count = stop - start
-    first = np.cumsum(count) - count
-    return np.arange(count.sum()) + np.repeat(start - first, count)
+    """Adjacency lists: the successors of node ``v`` are ``heads[begin[v] : begin[v + 1]]``."""
+    begin, order = csr(source, num_nodes)
+    return begin, target[order]
 
 
 def levels(num_nodes: int, source: Array, target: Array) -> Array:
@@ -43,7 +37,7 @@ def levels(num_nodes: int, source: Array, target: Array) -> Array:
 
 
 def find_cycle(source: Array, target: Array, unfinished: Array) -> list[int]:
-    """Nodes of one cycle, first repeated last. Each node of ``unfinished`` has a predecessor in it."""
+    """Nodes of one cycle, the first repeated at the end. Each node of ``unfinished`` has a predecessor in it."""
     inside = unfinished[source] & unfinished[target]
     predecessor = dict(zip(target[inside].tolist(), source[inside].tolist(), strict=True))
     trail, node = {}, next(iter(predecessor))
@@ -69,21 +63,21 @@ def components(num_nodes: int, source: Array, target: Array) -> Array:
 
 
 def is_forest(num_nodes: int, source: Array, target: Array) -> bool:
-    """Whether the graph, directions and self-loops forgotten, has no cycle."""
+    """Whether the undirected graph without self-loops has no cycle."""
     low, high = np.minimum(source, target), np.maximum(source, target)
     links = _count_distinct(low[low != high] * num_nodes + high[low != high])
     return links < num_nodes and links == num_nodes - _count_distinct(components(num_nodes, source, target))
 
 
 def distances(num_nodes: int, source: Array, target: Array, roots: Array) -> Array:
-    """Steps from the nearest of ``roots`` along the edges, −1 where none leads, ``[T]``."""
+    """Distance from the nearest of ``roots`` along the edges, −1 for unreachable nodes, ``[T]``."""
     from chimera_ssm.topology.search import steps_from
 
     return steps_from(*neighbours(num_nodes, source, target), np.asarray(roots))
 
 
 def directed_paths(num_nodes: int, source: Array, target: Array) -> Array | None:
-    """Nodes of a graph of disjoint directed paths, path after path; ``None`` for any other graph."""
+    """Nodes of a graph of disjoint directed paths, one path after another; ``None`` for any other graph."""
     if not _at_most_one(source) or not _at_most_one(target) or (source == target).any():
         return None
     following = np.full(num_nodes, -1, dtype=np.int64)
@@ -93,7 +87,7 @@ def directed_paths(num_nodes: int, source: Array, target: Array) -> Array | None
 
 
 def undirected_paths(num_nodes: int, source: Array, target: Array) -> Array | None:
-    """Nodes of a graph whose links form disjoint paths, path after path; ``None`` for any other graph."""
+    """Nodes of a graph whose undirected edges form disjoint paths, one after another; ``None`` for any other graph."""
     if (source == target).any() or not is_forest(num_nodes, source, target):
         return None
     links: list[list[int]] = [[] for _ in range(num_nodes)]
@@ -114,7 +108,7 @@ def undirected_paths(num_nodes: int, source: Array, target: Array) -> Array | No
 
 
 def largest_distance(num_nodes: int, source: Array, target: Array) -> int:
-    """Largest finite distance between two nodes: all searches at once, 64 roots to a word."""
+    """Largest finite distance between two nodes: breadth-first searches from all nodes at once, 64 per machine word."""
     keep = source != target
     source, target = source[keep], target[keep]
     if not source.size:
@@ -123,22 +117,28 @@ def largest_distance(num_nodes: int, source: Array, target: Array) -> int:
     source, (reached, first) = source[by_target], np.unique(target[by_target], return_index=True)
     words = max(1, _REACH_BYTES // (8 * source.size))
     return max(
-        _spread(num_nodes, source, reached, first, np.arange(start, min(start + 64 * words, num_nodes)))
+        _largest_distance_from(num_nodes, source, reached, first, np.arange(start, min(start + 64 * words, num_nodes)))
         for start in range(0, num_nodes, 64 * words)
     )
 
 
-def _spread(num_nodes: int, source: Array, reached: Array, first: Array, roots: Array) -> int:
-    """Rounds until nothing more is heard from ``roots``; bit ``r`` of a row: root ``r`` reaches the node."""
+def diameter_bound(num_nodes: int, source: Array, target: Array) -> int:
+    """An upper bound of the diameter of an undirected graph: twice the eccentricity of a node of each component."""
+    roots = np.unique(components(num_nodes, source, target))
+    return 2 * int(distances(num_nodes, source, target, roots).max())
+
+
+def _largest_distance_from(num_nodes: int, source: Array, reached: Array, first: Array, roots: Array) -> int:
+    """Number of rounds until nothing new is reached; bit ``r`` of a row says whether root ``r`` reaches the node."""
     bits = np.zeros((num_nodes, -(-roots.size // 64)), dtype=np.uint64)
     local = np.arange(roots.size)
     bits[roots, local // 64] = np.uint64(1) << (local % 64).astype(np.uint64)
     rounds = 0
     while True:
-        heard = bits[reached] | np.bitwise_or.reduceat(bits[source], first, axis=0)
-        if np.array_equal(heard, bits[reached]):
+        updated = bits[reached] | np.bitwise_or.reduceat(bits[source], first, axis=0)
+        if np.array_equal(updated, bits[reached]):
             return rounds
-        bits[reached] = heard
+        bits[reached] = updated
         rounds += 1
 
 
@@ -147,7 +147,7 @@ def _at_most_one(nodes: Array) -> bool:
 
 
 def _count_distinct(numbers: Array) -> int:
-    """By sorting: NumPy's `unique` goes through a hash table, ten times slower on millions of neighbouring numbers."""
+    """By sorting: NumPy's `unique` uses a hash table, which is ten times slower on millions of close numbers."""
     ordered = np.sort(numbers)
     return min(1, ordered.size) + int(np.count_nonzero(ordered[1:] != ordered[:-1]))
 
