@@ -1,4 +1,4 @@
-"""What is measured: a mixer, attention, masks, dense inverses. Declared as data, built when their turn comes."""
+"""Workloads to measure: a mixer, attention, masks, dense inverses, training steps. Inputs are drawn by `build`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 Topologies = Callable[[], "tuple[Topology, ...]"]
 
 
-class Work(Protocol):
-    """Something to time."""
+class Workload(Protocol):
+    """A computation to time."""
 
     def build(self) -> Steps:
         """Draw the inputs, with a fixed seed."""
@@ -30,7 +30,7 @@ class Steps:
 
     Attributes:
         function: computes the result.
-        leaves: the tensors that get a gradient; none if there is a forward only.
+        leaves: the tensors to differentiate with respect to; none if there is only a forward pass.
         gradient: the gradient of the result.
     """
 
@@ -39,14 +39,14 @@ class Steps:
     gradient: Tensor | None = None
 
     def forward(self) -> None:
-        """The result alone."""
+        """Compute the result."""
         import torch
 
         with torch.no_grad():
             self.function()
 
     def forward_backward(self) -> None:
-        """The result and the gradient in every leaf."""
+        """Compute the result and the gradient with respect to every leaf."""
         import torch
 
         torch.autograd.grad(self.function(), self.leaves, self.gradient)
@@ -58,9 +58,9 @@ class Mix:
 
     Attributes:
         topologies: what the mix sums over.
-        batch: size of the batch on these topologies; ``None`` for no such dimension, as on a union of graphs.
-        sets: for each topology the number of its B and C; each has its own if omitted.
-        solver: makes the solver to ask for; the library chooses if omitted.
+        batch: batch size; ``None`` for inputs without a batch dimension, as on a union of graphs.
+        sets: for each topology the index of its B and C; if omitted, they are not shared.
+        solver: creates the solver to use; the library chooses if omitted.
     """
 
     topologies: Topologies
@@ -87,7 +87,7 @@ class Mix:
         Cs, Bs = ([leaf(1, T, self.state_size) for _ in range(max(sets) + 1)] for _ in range(2))
         V, gradient = leaf(self.heads, T, self.head_size), leaf(self.heads, T, self.head_size).detach()
         solver = None if self.solver is None else self.solver()
-        C, B = [Cs[s] for s in sets], [Bs[s] for s in sets]  # the same tensors again: a mix uses them once
+        C, B = [Cs[s] for s in sets], [Bs[s] for s in sets]  # shared tensors: a mix reads them once
         return Steps(
             lambda: chimera.mix(topologies, weights, C, B, V, scales, solver),
             [*weights, *scales, *Cs, *Bs, V],
@@ -144,8 +144,8 @@ class TrainingStep:
 class TextStep:
     """Loss of masked words by a whole model of the base size: ``mixer`` is ``"chimera"`` or ``"bert"``.
 
-    As in training, 30 % of the words are masked and only these are decoded. BERT is without dropout, which Chimera
-    has not.
+    As in training, 30 % of the words are masked and only these are decoded. BERT has no dropout here, since Chimera
+    has none.
     """
 
     mixer: str
@@ -164,7 +164,7 @@ class TextStep:
 
         torch.manual_seed(0)
         model = self.model()
-        words = torch.Generator().manual_seed(0)  # the same for both, whatever the models have drawn
+        words = torch.Generator().manual_seed(0)  # the same words for both models
         ids = torch.randint(1000, 30_000, (self.batch, self.length), generator=words)
         asked = torch.rand(ids.shape, generator=words) < 0.3
 
@@ -208,7 +208,7 @@ class DenseInverse:
 
 
 def adjacency(topology: Topology, lead: tuple[int, ...], generator: Generator) -> Adjacency:
-    """Bounded random weights ``[*lead, E]`` and factors of B̄, by the parameterisation that suits the topology."""
+    """Bounded random weights ``[*lead, E]`` and factors of B̄, by the parameterisation for this kind of topology."""
     import torch
 
     def steps(*shape: int, largest: float = 0.1) -> Tensor:
