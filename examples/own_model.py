@@ -1,4 +1,4 @@
-"""Chimera as a layer in one's own model, `python examples/own_model.py`: it learns to write, a character at a time."""
+"""Chimera as a layer of a custom model, `python examples/own_model.py`: it learns to write character by character."""
 
 import inspect
 import textwrap

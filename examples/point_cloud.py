@@ -1,6 +1,6 @@
-"""Point clouds as graphs of near neighbours, `python examples/point_cloud.py`: from which surface are these points?
+"""Point clouds as graphs of nearest neighbours, `python examples/point_cloud.py`: from which surface are these points?
 
-The model sees who is near whom, and how near: no coordinates, so that it cannot matter how a cloud is turned.
+The model is given neighbours and their distances, but no coordinates, so rotating a cloud changes nothing.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""Programs as trees, `python examples/python_ast.py`: guess hidden nodes of functions in Python's own library."""
+"""Programs as trees, `python examples/python_ast.py`: predict hidden nodes of functions in the standard library."""
 
 import ast
 import random

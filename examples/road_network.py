@@ -1,4 +1,4 @@
-"""Roads as a planar graph, `python examples/road_network.py`: how far is the nearest hospital, in towns never seen?"""
+"""Roads as a planar graph, `python examples/road_network.py`: how far is the nearest hospital, in unseen towns?"""
 
 import networkx as nx
 import torch

@@ -1,4 +1,4 @@
-"""Chimera with the Trainer of `transformers`, `python examples/trainer.py [folder]`: train, save, load, ask.
+"""Chimera with the Trainer of `transformers`, `python examples/trainer.py [folder]`: train, save, load, predict.
 
 The Trainer needs accelerate, which comes with `pip install "chimera-ssm[hf]"`.
 """

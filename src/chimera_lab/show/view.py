@@ -119,7 +119,7 @@ def influence_view(
     rows = np.concatenate([rows.mean(1, keepdims=True), rows], axis=1)
     chosen = (0 if layer is None else layer + 1, 0 if head is None else head + 1)
     menus = ("layer", _choices(layers)), ("head", _choices(heads))
-    note = f"Too large for all {scene.node}s: {len(nodes)} of {len(scene.labels)}, evenly spaced, can be selected."
+    note = f"Too large for all rows: {len(nodes)} of {len(scene.labels)} {scene.node}s, evenly spaced, can be selected."
     return View(scene, rows, menus, nodes, chosen, node, "" if len(nodes) == len(scene.labels) else note)
 
 

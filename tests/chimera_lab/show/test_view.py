@@ -107,16 +107,16 @@ def test_silence_has_a_span_too():
 
 
 def test_large_inputs_keep_some_nodes_and_the_chosen_one(monkeypatch):
-    monkeypatch.setattr(view, "MOST_BYTES", 40_000)
-    asked = []
+    monkeypatch.setattr(view, "MAX_BYTES", 40_000)
+    requested = []
 
-    def hear(nodes):
-        asked.append(nodes)
+    def rows_of(nodes):
+        requested.append(nodes)
         return np.ones((3, 1, len(nodes), 200), np.float32)
 
     scene = view.Scene("graph", "", "node", [str(k) for k in range(200)], {})
-    found = view.view_of(scene, hear, 77, None, None)
-    assert len(found.nodes) == 25 == len(set(asked[-1]))
+    found = view.influence_view(scene, rows_of, 77, None, None)
+    assert len(found.nodes) == 25 == len(set(requested[-1]))
     assert 77 in found.nodes
     assert found.row.shape == (200,)
     assert "25 of 200 nodes" in found.note
@@ -125,7 +125,7 @@ def test_large_inputs_keep_some_nodes_and_the_chosen_one(monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "given", "options", "message"),
     [
-        ("image", None, (None, None, None), "a model without its data: name an image's file"),
+        ("image", None, (None, None, None), "a model without its data: give an image file as the input"),
         ("image", "nowhere.png", (None, None, None), "there is no image nowhere.png"),
         ("image", "one.png", ("9,9", None, None), "--node is the number of one patch, 0 to 15, or its label"),
         ("text", SENTENCE, (None, 2, None), "--layer is from 0 to 1 in this model, found 2"),
