@@ -8,10 +8,11 @@ from time import thread_time
 
 import torch
 
-from chimera_lab.planning.count import StepCounts, Traffic, count_step, small_step
+from chimera_lab.planning.count import StepCounts, count_step, small_step
 from chimera_lab.planning.estimate import passes
 from chimera_lab.planning.hardware import Hardware
 from chimera_lab.planning.synthetic_data import task_without_data
+from chimera_lab.planning.traffic import Traffic
 from chimera_lab.training.recipe import Recipe
 from chimera_ssm.ops.compiled import plain_pytorch
 

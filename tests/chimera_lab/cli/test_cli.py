@@ -19,6 +19,7 @@ from chimera_lab.cli.bench import (
     isolated,
     measure,
     memory,
+    model_workloads,
     point,
     report,
     scaling,
@@ -238,10 +239,10 @@ def test_a_case_is_measured_forward_and_backward(forward_only, monkeypatch):
 @pytest.mark.parametrize(
     ("work", "millions"),
     [
-        (workloads.TrainingStep("chimera", 224), 88),
-        (workloads.TrainingStep("vit", 224), 86.6),
-        (workloads.TextStep("chimera", 128), 110),
-        (workloads.TextStep("bert", 128), 109.5),
+        (model_workloads.ImageStep("chimera", 224), 88),
+        (model_workloads.ImageStep("vit", 224), 86.6),
+        (model_workloads.TextStep("chimera", 128), 110),
+        (model_workloads.TextStep("bert", 128), 109.5),
     ],
 )
 def test_whole_models_are_as_large_as_their_names_say(work, millions):
@@ -306,7 +307,7 @@ def test_a_training_step_has_a_loss_and_all_gradients(monkeypatch):
         return chimera_ssm.image_classifier("chimera", hidden_size=16, num_hidden_layers=1, patch_size=16, **sizes)
 
     monkeypatch.setattr(chimera_ssm, "create_model", small)
-    steps = workloads.TrainingStep("chimera", 32, batch=2).build()
+    steps = model_workloads.ImageStep("chimera", 32, batch=2).build()
     assert chosen["name"] == "chimera_image_base"
     assert steps.function().dim() == 0
     steps.forward_backward()
@@ -321,7 +322,7 @@ def test_a_text_step_has_a_loss_and_all_gradients(mixer, monkeypatch):
     build = chimera_ssm.text_model
     monkeypatch.setattr(chimera_ssm, "create_model", small)
     monkeypatch.setattr(chimera_ssm, "text_model", small)
-    steps = workloads.TextStep(mixer, 24, batch=2).build()
+    steps = model_workloads.TextStep(mixer, 24, batch=2).build()
     assert steps.function().item() == pytest.approx(math.log(30_522), rel=0.05)  # nothing is known yet
     steps.forward_backward()
 

@@ -13,11 +13,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import chimera_ssm as chimera
 from chimera_lab import cli
-from chimera_lab.planning.count import StepCounts, Traffic, count, count_step
+from chimera_lab.planning.count import StepCounts, count, count_step
 from chimera_lab.planning.estimate import estimate, passes
 from chimera_lab.planning.hardware import GPUS, find_gpu
 from chimera_lab.planning.launch import slurm, torchrun
 from chimera_lab.planning.synthetic_data import GRAPHS, task_without_data
+from chimera_lab.planning.traffic import Traffic
 from chimera_lab.recipes import find_recipe
 from chimera_lab.training.recipe import Machine
 from chimera_ssm.ops.compiled import plain_pytorch, usable

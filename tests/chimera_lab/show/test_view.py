@@ -95,10 +95,10 @@ def test_codes_tell_values_within_two_per_cent_and_zero_from_little():
     shown = view.View(scene, planes, (("", [""]), ("", [""])), np.arange(10))
     codes, (low, high) = shown.codes().astype(float), view.span(planes)
     assert high / low == pytest.approx(view.SPAN, rel=1e-3)
-    heard = planes >= low
-    assert (codes[~heard] == 0).all()
-    assert (codes[heard] > 0).all()
-    np.testing.assert_allclose(low * (high / low) ** ((codes[heard] - 1) / 254), planes[heard], rtol=0.02)
+    visible = planes >= low
+    assert (codes[~visible] == 0).all()
+    assert (codes[visible] > 0).all()
+    np.testing.assert_allclose(low * (high / low) ** ((codes[visible] - 1) / 254), planes[visible], rtol=0.02)
 
 
 def test_silence_has_a_span_too():

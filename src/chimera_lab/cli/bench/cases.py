@@ -8,7 +8,8 @@ from functools import partial
 
 import chimera_ssm as chimera
 from chimera_lab.cli.bench import topologies
-from chimera_lab.cli.bench.workloads import Attention, DenseInverse, Masks, Mix, TextStep, TrainingStep, Workload
+from chimera_lab.cli.bench.model_workloads import ImageStep, TextStep
+from chimera_lab.cli.bench.workloads import Attention, DenseInverse, Masks, Mix, Workload
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ MODELS = {
     case.name: case
     for case in (
         *(Case(f"image-{size}", f"training step of chimera_image_base, {size}², batch {batch}", "ViT-B",
-               TrainingStep("chimera", size, batch), TrainingStep("vit", size, batch), backward=target, memory=True)
+               ImageStep("chimera", size, batch), ImageStep("vit", size, batch), backward=target, memory=True)
           for size, batch, target in ((224, 8, 1.25), (512, 1, 1.1), (1024, 1, 0.85))),
         *(Case(f"text-{length}", f"training step of chimera_text_base, {length} tokens, batch {batch}", "BERT-B",
                TextStep("chimera", length, batch), TextStep("bert", length, batch), backward=target, memory=True)
