@@ -10,7 +10,7 @@ from typing import Any
 
 from chimera_lab.recipes import Scale, all_recipes, find_recipe
 from chimera_lab.training.recipe import Recipe
-from chimera_lab.training.settings import Key, keys
+from chimera_lab.training.settings import Key, keys, unknown
 
 SCALES = ("paper", "laptop")
 
@@ -41,6 +41,15 @@ def add_recipe(parser: argparse.ArgumentParser, argv: Sequence[str], default_sca
     parser.set_defaults(chosen=chosen)
     if chosen is not None:
         add_settings(parser, f"settings of {chosen.name}", keys(type(chosen.recipe)), chosen.recipe)
+
+
+def chosen_recipe(args: argparse.Namespace) -> ChosenRecipe:
+    """The recipe that `add_recipe` found, if it is the one that was parsed as RECIPE."""
+    if args.recipe is None:
+        raise ValueError("which recipe? for example: chimera train image/digits (chimera list shows all)")
+    if args.chosen is None or args.chosen.name != args.recipe:
+        raise ValueError(unknown(f"recipe {args.recipe!r}", args.recipe, all_recipes()))
+    return args.chosen
 
 
 def _find(argv: Sequence[str], default_scale: Scale) -> ChosenRecipe | None:

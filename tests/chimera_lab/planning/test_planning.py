@@ -242,6 +242,7 @@ def test_the_command_prints_a_plan_and_checks_it(tmp_path, capsys):
     ("argv", "message"),
     [
         (["image/digits", "--gpu", "a1000"], "unknown GPU 'a1000', did you mean 'a100'?"),
+        (["--gpus", "2", "image/digit"], "unknown recipe 'image/digit', did you mean 'image/digits'?"),
         (["image/digits", "--gpus", "12"], "--gpus must be a multiple of --per-node"),
         (["image/digits", "--gpu", "t4", "--precision", "bf16"], "the t4 does not compute in bf16"),
         (["image/digits", "--price", "nan"], "--price must be a number of at least 0, found nan"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import rich
 
-from chimera_lab.cli.options import ChosenRecipe, check_parent, given_settings
+from chimera_lab.cli.options import ChosenRecipe, check_parent, chosen_recipe, given_settings
 from chimera_lab.cli.plan.tables import assumptions, check_table, estimate_table
 from chimera_lab.planning.check import check
 from chimera_lab.planning.estimate import Estimate, estimate
@@ -22,7 +22,7 @@ from chimera_lab.training.recipe import Machine
 def run(args: argparse.Namespace) -> None:
     """Count the work of a step, estimate the run, and print both with the launch command."""
     _check(args)
-    chosen: ChosenRecipe = args.chosen
+    chosen = chosen_recipe(args)
     changes = given_settings(args, chosen.recipe)
     recipe, gpu = replace(chosen.recipe, **changes), find_gpu(args.gpu)
     gpu = gpu if args.price is None else replace(gpu, price=args.price)

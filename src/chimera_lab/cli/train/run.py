@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from chimera_lab.cli.options import ChosenRecipe, containing_run, given_settings
+from chimera_lab.cli.options import chosen_recipe, containing_run, given_settings
 from chimera_lab.training import fit
 from chimera_lab.training.bookkeeper import Interrupted
 from chimera_lab.training.lock import held, is_first_process
@@ -42,9 +42,7 @@ def run(args: argparse.Namespace) -> None:
 @contextmanager
 def _new_run(args: argparse.Namespace) -> Generator[tuple[Run, None]]:
     """A new run in its folder, which other processes cannot use at the same time."""
-    chosen: ChosenRecipe | None = args.chosen
-    if chosen is None:
-        raise ValueError("which recipe? for example: chimera train image/digits (chimera list shows all)")
+    chosen = chosen_recipe(args)
     recipe = replace(chosen.recipe, **given_settings(args, chosen.recipe))
     machine = replace(Machine(), **given_settings(args, Machine()))
     if not is_first_process():
