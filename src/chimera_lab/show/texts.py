@@ -50,4 +50,4 @@ def _predictions(model: Any, ids: torch.Tensor, masked: list[int], tokenizer: An
         " or ".join(f"{tokenizer.convert_ids_to_tokens(int(i))} ({float(p):.0%})" for p, i in zip(*row, strict=True))
         for row in zip(*probabilities, strict=True)
     ]
-    return "predicted: " + "; ".join(predictions)
+    return "; ".join(f"[MASK] predicted as {words}" for words in predictions)

@@ -35,7 +35,7 @@ def test_a_sentence_begins_at_its_mask(saved):
     found = show_model(load(saved / "text"), SENTENCE, None, None, 1)
     assert found.scene.labels[found.node] == "[MASK]"
     assert found.scene.labels[-3:] == ["by", "number", "[SEP]"]
-    assert found.scene.prediction.startswith("predicted: ")
+    assert found.scene.prediction.startswith("[MASK] predicted as ")
     assert found.scene.prediction.count(" or ") == 2
     assert show_model(load(saved / "text"), "sorted number", "number", None, None).scene.find("number") == 2
 

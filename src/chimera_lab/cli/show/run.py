@@ -42,7 +42,9 @@ def _show_model(args: argparse.Namespace, paths: list[Path]) -> None:
             path.write_text(page.view_page(view), encoding="utf-8")
         else:
             picture.draw(view, path)
-    print("\n".join(filter(None, (f"{view.scene.title}: {view.scene.prediction}".rstrip(": "), view.note))))
+    print(", ".join(filter(None, (view.scene.title, view.scene.prediction))))
+    if view.note:
+        print(view.note)
 
 
 def _show_topology(args: argparse.Namespace, paths: list[Path]) -> None:
