@@ -12,9 +12,9 @@ from functools import partial
 import numpy as np
 
 import chimera_ssm as chimera
-from chimera_lab.cli.bench import graphs
+from chimera_lab.cli.bench import topologies
 from chimera_lab.cli.bench.memory import extra_memory
-from chimera_lab.cli.bench.works import Mix, Topologies
+from chimera_lab.cli.bench.workloads import Mix, Topologies
 
 
 def random_dag(nodes: int, edges: int) -> tuple[chimera.Topology, ...]:
@@ -38,11 +38,11 @@ def _ends(nodes: int, edges: int) -> np.ndarray:
 
 CASES = {
     "line of 1,000,000": lambda: (chimera.Line(1_000_000),),
-    "the same both ways": partial(graphs.line_both_ways, 1_000_000),
-    "undirected line of 1,000,000": partial(graphs.undirected_line, 1_000_000),
+    "the same both ways": partial(topologies.line_both_ways, 1_000_000),
+    "undirected line of 1,000,000": partial(topologies.undirected_line, 1_000_000),
     "grid of 1024 × 1024, a DAG": lambda: (chimera.GridDAG((1024, 1024)),),
-    "the same, four DAGs": partial(graphs.grid_dags, 1024, 1024),
-    "planar graph of 100,000": partial(graphs.planar_graphs, 1, 100_000),
+    "the same, four DAGs": partial(topologies.grid_dags, 1024, 1024),
+    "planar graph of 100,000": partial(topologies.planar_graphs, 1, 100_000),
     "DAG of 100,000 and 1,000,000 edges": partial(random_dag, 100_000, 1_000_000),
     "random graph of 100,000 and 600,000 edges": partial(random_graph, 100_000, 600_000),
 }

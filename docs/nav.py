@@ -1,4 +1,4 @@
-"""Results are written by `chimera reproduce`; those that are there get a place in the site."""
+"""Add the results that `chimera reproduce` has written to the navigation of the site."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Chimera as a layer in one's own model, `python examples/own_model.py`: it learns to write, a character at a time."""
+"""Chimera as a layer of a custom model, `python examples/own_model.py`: it learns to write character by character."""
 
 import inspect
 import textwrap
@@ -10,7 +10,7 @@ import chimera_ssm as chimera
 
 
 class Writer(nn.Module):
-    """Characters in, scores of the next ones out; everything but the mixer is plain PyTorch."""
+    """Maps characters to scores of the next character; everything but the mixer is plain PyTorch."""
 
     def __init__(self, letters: int, dim: int = 64, layers: int = 2):
         super().__init__()
@@ -44,7 +44,7 @@ def main(steps: int = 160, length: int = 128) -> float:
         (loss := nn.functional.cross_entropy(model(batch[:, :-1]).mT, batch[:, 1:])).backward()
         optimizer.step()
         if step % 20 == 0:
-            print(f"step {step:3}: {loss.item() / 0.6931:.2f} bits a character")
+            print(f"step {step:3}: {loss.item() / 0.6931:.2f} bits per character")
     written, states = "    def ", [None] * len(model.layers)
     for k in range(160):
         scores = model.step(torch.tensor([letters.index(written[k])]), states)[0]

@@ -1,6 +1,6 @@
-"""Point clouds as graphs of near neighbours, `python examples/point_cloud.py`: from which surface are these points?
+"""Point clouds as graphs of nearest neighbours, `python examples/point_cloud.py`: from which surface are these points?
 
-The model sees who is near whom, and how near: no coordinates, so that it cannot matter how a cloud is turned.
+The model is given neighbours and their distances, but no coordinates, so rotating a cloud changes nothing.
 """
 
 import torch
@@ -20,9 +20,9 @@ SHAPES = {
 
 
 def cloud(label: int, seed: int, points: int = 64) -> tuple[chimera.Graph, torch.Tensor, torch.Tensor]:
-    """Points joined with their nearest; lengths of edges ``[E, 1]``; for each point those to its nearest ``[T, 6]``."""
+    """Graph of nearest neighbours, lengths of its edges ``[E, 1]``, and each point's distances to them ``[T, 6]``."""
     nearest = kneighbors_graph(list(SHAPES.values())[label](points, seed), NEAR, mode="distance")
-    near = nearest.maximum(nearest.T).tocoo()  # both ways
+    near = nearest.maximum(nearest.T).tocoo()  # both directions
     lengths, own = (torch.from_numpy(x.data).float() / x.data.mean() for x in (near, nearest))
     return chimera.Graph(points, [near.col, near.row]), lengths.unsqueeze(1), own.view(points, NEAR).sort(-1)[0]
 
@@ -49,7 +49,7 @@ def main(steps: int = 120, clouds: int = 160, dim: int = 32) -> float:
         if step % 10 == 0:
             print(f"step {step:3}: loss {loss.item():.2f}")
     guesses = guess(test := torch.arange(clouds // 4)).argmax(-1)
-    print(*(f"{list(SHAPES)[labels[k]]:>12}: guessed {list(SHAPES)[guesses[k]]}" for k in range(4)), sep="\n")
+    print(*(f"{list(SHAPES)[labels[k]]:>12}: predicted {list(SHAPES)[guesses[k]]}" for k in range(4)), sep="\n")
     right = (guesses == labels[test]).float().mean().item()
     print(f"{right:.0%} of {len(test)} new clouds right (chance: 25%)")
     return right

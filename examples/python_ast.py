@@ -1,4 +1,4 @@
-"""Programs as trees, `python examples/python_ast.py`: guess hidden nodes of functions in Python's own library."""
+"""Programs as trees, `python examples/python_ast.py`: predict hidden nodes of functions in the standard library."""
 
 import ast
 import random
@@ -13,10 +13,10 @@ MODULES = ("argparse", "ast", "difflib", "inspect", "calendar", "statistics", "t
 
 
 def trees(modules: tuple[str, ...]):
-    """Of every function of 10 to 120 nodes their kinds, and the tree: edges down, then the same edges up."""
+    """Kinds of nodes and tree of every function with 10 to 120 nodes; edges lead down, then the same edges up."""
     for module in modules:
         for function in ast.walk(ast.parse(Path(ast.__file__).with_stem(module).read_text())):
-            nodes = [n for n in ast.walk(function) if n._fields]  # not "Load" and the like: trees share them
+            nodes = [n for n in ast.walk(function) if n._fields]  # without "Load" and similar nodes, which trees share
             if isinstance(function, ast.FunctionDef) and 10 <= len(nodes) <= 120:
                 number = {node: k for k, node in enumerate(nodes)}
                 down = [(number[n], number[c]) for n in nodes for c in ast.iter_child_nodes(n) if c in number]
@@ -28,7 +28,7 @@ def main(steps: int = 120, modules: tuple[str, ...] = MODULES) -> float:
     torch.manual_seed(0)
     random.Random(0).shuffle(data := list(trees(modules)))
     names = sorted({kind for kinds, _ in data for kind in kinds})
-    embed, read = nn.Embedding(len(names) + 1, 64), nn.Linear(64, len(names))  # one more: hidden
+    embed, read = nn.Embedding(len(names) + 1, 64), nn.Linear(64, len(names))  # one more for hidden nodes
     blocks = nn.ModuleList(chimera.Block(64, chimera.Chimera(64, state_size=16, edge_dim=2)) for _ in range(2))
     optimizer = torch.optim.AdamW(nn.ModuleList([embed, blocks, read]).parameters(), 3e-3)
 

@@ -1,4 +1,4 @@
-"""Roads as a planar graph, `python examples/road_network.py`: how far is the nearest hospital, in towns never seen?"""
+"""Roads as a planar graph, `python examples/road_network.py`: how far is the nearest hospital, in unseen towns?"""
 
 import networkx as nx
 import torch
@@ -13,7 +13,7 @@ def town(side: int, seed: int) -> tuple[chimera.Graph, torch.Tensor, torch.Tenso
     roads = nx.convert_node_labels_to_integers(nx.grid_2d_graph(side, side))
     for a, b in list(roads.edges):
         street = {"minutes": 0.5 + 1.5 * torch.rand((), generator=draw).item()}
-        roads.remove_edge(a, b)  # a quarter stays closed, as long as all can be reached
+        roads.remove_edge(a, b)  # a quarter is closed if the town stays connected
         if torch.rand((), generator=draw) > 0.25 or not nx.has_path(roads, a, b):
             roads.add_edge(a, b, **street)
     hospitals = torch.randperm(side * side, generator=draw)[:3].tolist()
@@ -48,9 +48,9 @@ def main(steps: int = 100, towns: int = 40, side: int = 8) -> float:
             print(f"step {step:3}: {loss.item():.2f} minutes off")
     guessed, minutes = guess(test)
     error, spread = ((x - minutes).abs().mean().item() for x in (guessed, minutes.median()))
-    print("minutes to a hospital from each crossing of a new town, guessed:")
+    print("minutes to a hospital from each crossing of a new town, predicted:")
     print(*(" ".join(f"{max(0, m):4.1f}" for m in row) for row in guessed.view(-1, side)[:side].tolist()), sep="\n")
-    print(f"{len(test)} new towns: {error:.2f} minutes off (the best constant guess: {spread:.2f})")
+    print(f"{len(test)} new towns: {error:.2f} minutes off (best constant prediction: {spread:.2f})")
     return spread - error
 
 

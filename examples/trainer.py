@@ -1,4 +1,4 @@
-"""Chimera with the Trainer of `transformers`, `python examples/trainer.py [folder]`: train, save, load, ask.
+"""Chimera with the Trainer of `transformers`, `python examples/trainer.py [folder]`: train, save, load, predict.
 
 The Trainer needs accelerate, which comes with `pip install "chimera-ssm[hf]"`.
 """
@@ -15,7 +15,7 @@ import chimera_ssm as chimera
 
 
 def samples(part: slice) -> list[dict]:
-    """Digits as the Trainer wants them: a dictionary of the model's arguments each."""
+    """Digits in the format of the Trainer: a dictionary of the model's arguments for each."""
     digits = load_digits()
     images = torch.from_numpy(digits.images[part]).float().unsqueeze(1) / 8 - 1
     return [{"pixel_values": x, "labels": int(y)} for x, y in zip(images, digits.target[part], strict=True)]
@@ -49,7 +49,7 @@ def main(folder: str, steps: int = 250) -> float:
     model = AutoModelForImageClassification.from_pretrained(folder)
     digit = samples(slice(1400, 1401))[0]
     answer = model(pixel_values=digit["pixel_values"].unsqueeze(0)).logits.argmax(-1).item()
-    print(f"{score:.1%} of 397 digits right; loaded again from {folder}: a {digit['labels']} is read as {answer}")
+    print(f"{score:.1%} of 397 digits right; loaded again from {folder}: a {digit['labels']} is classified as {answer}")
     return score
 
 

@@ -10,7 +10,7 @@ MOVES = {"→": (0, 1), "←": (0, -1), "↓": (1, 0), "↑": (-1, 0)}
 
 
 def clips(count: int, digits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Clips ``[count, 4, 8, 8]`` of digits that move by a pixel a frame, and their directions."""
+    """Clips ``[count, 4, 8, 8]`` of digits that move by one pixel per frame, and their directions."""
     labels = torch.randint(len(MOVES), (count,))
     images = digits[torch.randint(len(digits), (count,))]
     pairs = [(image, list(MOVES.values())[label]) for image, label in zip(images, labels, strict=True)]
@@ -19,7 +19,7 @@ def clips(count: int, digits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]
 
 
 class Watcher(nn.Module):
-    """Pixels in, direction out; the 8 DAGs of the grid lead away from its 8 corners."""
+    """Maps pixels to a direction; the grid has 8 DAGs, one from each corner."""
 
     def __init__(self, dim: int = 16):
         super().__init__()
@@ -46,7 +46,7 @@ def main(steps: int = 70, batch: int = 12) -> float:
         optimizer.step()
         if step % 10 == 0:
             print(f"step {step:3}: loss {loss.item():.2f}")
-    x, labels = clips(64, digits[1500:])  # digits it has never seen
+    x, labels = clips(64, digits[1500:])  # unseen digits
     guesses = model(x).argmax(-1)
     for rows in x[0].transpose(0, 1):
         print("   ".join("".join(" .:#"[int(3 * pixel)] for pixel in row) for row in rows))

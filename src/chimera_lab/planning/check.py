@@ -1,4 +1,4 @@
-"""The same estimate for the machine at hand, beside what is measured on it."""
+"""Compare the estimate for this machine with measured steps."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from time import thread_time
 
 import torch
 
-from chimera_lab.planning.count import Traffic, Work, count_step, small_step
+from chimera_lab.planning.count import StepCounts, count_step, small_step
 from chimera_lab.planning.estimate import passes
 from chimera_lab.planning.hardware import Hardware
-from chimera_lab.planning.stand_ins import task_without_data
+from chimera_lab.planning.synthetic_data import task_without_data
+from chimera_lab.planning.traffic import Traffic
 from chimera_lab.training.recipe import Recipe
 from chimera_ssm.cpu.availability import disable_kernels
 
@@ -20,8 +21,8 @@ SIZES = (1, 2), (2, 2), (2, 4)
 
 
 @dataclass(frozen=True)
-class Checked:
-    """A small step: its layers and samples, and its seconds."""
+class CheckedStep:
+    """A small step: its layers, its samples, and its predicted and measured seconds."""
 
     layers: int
     samples: int
@@ -29,14 +30,14 @@ class Checked:
     measured: float
 
 
-def check(recipe: Recipe, rounds: int = 3) -> list[Checked]:
+def check(recipe: Recipe, rounds: int = 3) -> list[CheckedStep]:
     """Predict and measure small steps in plain PyTorch, in 32 bits, on one thread of this CPU.
 
-    What the CPU can do (FLOP/s of a matrix product, bytes/s of adding two tensors, seconds of an operation on next to
-    nothing) is measured in turns with the steps, in seconds of the CPU, so that other programs do not matter.
+    The speed of the CPU (FLOP/s of a matrix product, bytes/s of adding two tensors, seconds of an operation on tiny
+    tensors) is measured alternately with the steps, in CPU time, so that other programs do not matter.
     """
     task = task_without_data(recipe)
-    works = [count_step(recipe, task, *size) for size in SIZES]
+    counts = [count_step(recipe, task, *size) for size in SIZES]
     steps = [small_step(recipe, task, *size) for size in SIZES]
     side = getattr(recipe, "hidden_size", 256)
     a, b, (x, y) = torch.randn(4 * side, side), torch.randn(side, 4 * side), torch.randn(2, 1 << 20)
@@ -49,23 +50,25 @@ def check(recipe: Recipe, rounds: int = 3) -> list[Checked]:
     finally:
         torch.set_num_threads(threads)
     flops, bandwidth = 2 * 16 * side**3 / product, 12 * len(x) / addition
-    here = Hardware("this CPU", flops, flops, bandwidth, 0, 0, 0, products=1, traffic=1, launch=0)
+    here = Hardware(
+        "this CPU", flops, flops, bandwidth, 0, 0, 0, matmul_efficiency=1, bandwidth_efficiency=1, launch_seconds=0
+    )
     with Traffic() as traffic:
         _chain()
-    each = chain / traffic.operations
+    per_operation = chain / traffic.operations
     return [
-        Checked(*size, _predicted(work, here, each), seconds)
-        for size, work, seconds in zip(SIZES, works, measured, strict=True)
+        CheckedStep(*size, _predicted(work, here, per_operation), seconds)
+        for size, work, seconds in zip(SIZES, counts, measured, strict=True)
     ]
 
 
-def _predicted(work: Work, here: Hardware, each: float) -> float:
-    """A GPU is told what to do next while it works; on a CPU, what each operation costs by itself is added."""
-    return sum(passes(work, here).values()) + work.operations * each
+def _predicted(counts: StepCounts, here: Hardware, per_operation: float) -> float:
+    """Unlike a GPU, a CPU does not launch an operation while it computes another: the overhead of each is added."""
+    return sum(passes(counts, here).values()) + counts.operations * per_operation
 
 
 def _chain() -> None:
-    """Many operations on next to nothing, forward and backward."""
+    """Many operations on tiny tensors, forward and backward."""
     x = w = torch.ones(8, requires_grad=True)
     for _ in range(50):
         x = x * w + w
@@ -73,7 +76,7 @@ def _chain() -> None:
 
 
 def _best_in_turns(functions: list[Callable[[], object]], rounds: int) -> list[float]:
-    """Least seconds of each function, all called in turns after a first call."""
+    """Least seconds of each function, all called alternately after a first call."""
     best = [float("inf")] * len(functions)
     for turn in range(rounds + 1):
         for k, function in enumerate(functions):

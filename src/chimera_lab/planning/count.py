@@ -1,26 +1,21 @@
-"""The work of a training step, counted while a small one runs: few layers, few samples.
+"""Count the work of a training step by running a small one, with few layers and few samples.
 
-Every layer costs the same, and so does every sample: the work of many of them is known from that of one and two.
-Steps run in plain PyTorch, as they would on a GPU.
+Every layer costs the same, and so does every sample: the counts of many are extrapolated from those of one and two.
+Steps run in plain PyTorch, as on a GPU.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import astuple, dataclass
-from math import prod
-from typing import Any
 
 import torch
-from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import FlopCounterMode, flop_registry, shape_wrapper
+from torch.utils.flop_counter import FlopCounterMode
 
 from chimera_lab.data.random import seeded
+from chimera_lab.planning.traffic import Traffic, convolution_backward_flops
 from chimera_lab.training.recipe import Recipe
 from chimera_lab.training.settings import as_dict, from_dict
 from chimera_lab.training.task import Task
@@ -28,72 +23,62 @@ from chimera_ssm.cpu.availability import disable_kernels
 from chimera_ssm.ops.custom_ops import as_operators
 from chimera_ssm.ops.flops import FLOP_FORMULAS
 
-#: Operations that read no more of their first tensor than they write.
-_PICKING = ("index", "index_select", "gather", "embedding", "constant_pad_nd")
-
-
-def _convolution_backward(grad: Any, x: Any, weight: Any, *options: Any, **_: Any) -> int:
-    """As often as in the forward pass for each gradient that is asked for; PyTorch's own formula forgets groups."""
-    return 2 * prod(grad) * prod(weight[1:]) * sum(options[-1][:2])
-
-
-_FORMULAS = {**FLOP_FORMULAS, torch.ops.aten.convolution_backward: _convolution_backward}
-_CONVOLUTIONS = torch.ops.aten.convolution, torch.ops.aten.convolution_backward
+_FORMULAS = {**FLOP_FORMULAS, torch.ops.aten.convolution_backward: convolution_backward_flops}
 
 
 @dataclass(frozen=True)
-class Work:
-    """What a device does in a step, forward and backward, without the optimiser's part.
+class StepCounts:
+    """The work of a device in a forward and a backward pass, without the optimiser.
 
     Attributes:
-        products: FLOPs of matrix products outside mixes.
-        mixes: FLOPs of mixes, as the solvers count them.
-        half: FLOPs of all matrix products that plain PyTorch makes in 16 bits, those inside mixes included.
-        single: the same in 32 bits or more.
-        moved: bytes that all other operations read and write.
-        operations: how many there are.
-        kept: bytes of tensors that the forward pass leaves for the backward pass.
-        largest: bytes of the largest tensor that is made.
+        matmul_flops: FLOPs of matrix products outside mixes.
+        mix_flops: FLOPs of mixes, by the formulas of the solvers.
+        half_flops: FLOPs of all matrix products of plain PyTorch in 16 bits, including those inside mixes.
+        single_flops: the same in 32 bits or more.
+        bytes_moved: bytes that all other operations read and write.
+        operations: number of operations.
+        activation_bytes: bytes of tensors that the forward pass saves for the backward pass.
+        largest_bytes: bytes of the largest tensor that is created.
     """
 
-    products: float
-    mixes: float
-    half: float
-    single: float
-    moved: float
+    matmul_flops: float
+    mix_flops: float
+    half_flops: float
+    single_flops: float
+    bytes_moved: float
     operations: float
-    kept: float
-    largest: float
+    activation_bytes: float
+    largest_bytes: float
 
-    def __add__(self, other: Work) -> Work:
-        return Work(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+    def __add__(self, other: StepCounts) -> StepCounts:
+        return StepCounts(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
-    def __mul__(self, factor: float) -> Work:
-        return Work(*(factor * a for a in astuple(self)))
+    def __mul__(self, factor: float) -> StepCounts:
+        return StepCounts(*(factor * a for a in astuple(self)))
 
-    def __sub__(self, other: Work) -> Work:
+    def __sub__(self, other: StepCounts) -> StepCounts:
         return self + other * -1
 
 
-def count(recipe: Recipe, task: Task, samples: int, half: torch.dtype | None = None) -> Work:
-    """The work of one micro-batch, from small steps: with one and two layers, and one and two samples.
+def count(recipe: Recipe, task: Task, samples: int, half: torch.dtype | None = None) -> StepCounts:
+    """The counts of one micro-batch, extrapolated from steps with one and two layers and one and two samples.
 
-    Graphs differ in size, so that two of them tell nothing of others: their micro-batch is run as it is.
+    Graphs differ in size, so their counts cannot be extrapolated: the whole micro-batch is run.
 
     Args:
-        recipe: what is trained; its number of layers is taken from ``num_hidden_layers``.
-        task: with data or stand-ins.
-        samples: of the micro-batch.
-        half: what autocast should compute in; nothing for 32 bits.
+        recipe: the recipe, whose ``num_hidden_layers`` is the number of layers.
+        task: its task, with real or synthetic data.
+        samples: size of the micro-batch.
+        half: dtype of autocast; ``None`` for 32 bits.
     """
 
-    def with_layers(layers: int) -> Work:
+    def with_layers(layers: int) -> StepCounts:
         if recipe.kind == "graph":
             return count_step(recipe, task, layers, samples, half)
         one, two = (count_step(recipe, task, layers, few, half) for few in (1, 2))
-        return _line(one, two, samples)
+        return _extrapolate(one, two, samples)
 
-    return _line(with_layers(1), with_layers(2), layers_of(recipe))
+    return _extrapolate(with_layers(1), with_layers(2), layers_of(recipe))
 
 
 def layers_of(recipe: Recipe) -> int:
@@ -101,45 +86,45 @@ def layers_of(recipe: Recipe) -> int:
     layers = getattr(recipe, "num_hidden_layers", None)
     if layers is None:
         raise ValueError(
-            f"a {recipe.kind} recipe goes on with a model that is there already, of a size that it does not know; "
-            "plan the recipe that makes the model, such as text/c4"
+            f"a {recipe.kind} recipe fine-tunes an existing model, whose size it does not specify; plan the recipe "
+            "that makes the model, such as text/c4"
         )
     return layers
 
 
-def _line(one: Work, two: Work, at: int) -> Work:
-    """The value at ``at`` of a straight line through those at 1 and 2."""
+def _extrapolate(one: StepCounts, two: StepCounts, at: int) -> StepCounts:
+    """The value at ``at`` of the straight line through the values at 1 and 2."""
     return one + (two - one) * (at - 1)
 
 
-def count_step(recipe: Recipe, task: Task, layers: int, samples: int, half: torch.dtype | None = None) -> Work:
-    """The work of a forward and a backward pass with so many layers and samples, by running them."""
+def count_step(recipe: Recipe, task: Task, layers: int, samples: int, half: torch.dtype | None = None) -> StepCounts:
+    """Count the work of a forward and a backward pass with ``layers`` layers and ``samples`` samples."""
     flops = FlopCounterMode(display=False, custom_mapping=_FORMULAS)
     with as_operators(), flops:
         small_step(recipe, task, layers, samples)()
     by_operator = flops.get_flop_counts()["Global"]
-    mixes = sum(n for operator, n in by_operator.items() if operator in FLOP_FORMULAS)
+    mix_flops = sum(n for operator, n in by_operator.items() if operator in FLOP_FORMULAS)
     step = small_step(recipe, task, layers, samples, half)
     with disable_kernels(), Traffic() as traffic:
-        step(traffic.forward_is_over)
-    return Work(
-        products=flops.get_total_flops() - mixes,
-        mixes=mixes,
-        half=traffic.half,
-        single=traffic.single,
-        moved=traffic.moved,
+        step(traffic.end_of_forward)
+    return StepCounts(
+        matmul_flops=flops.get_total_flops() - mix_flops,
+        mix_flops=mix_flops,
+        half_flops=traffic.half_flops,
+        single_flops=traffic.single_flops,
+        bytes_moved=traffic.bytes_moved,
         operations=traffic.operations,
-        kept=traffic.kept,
-        largest=traffic.largest,
+        activation_bytes=traffic.activation_bytes,
+        largest_bytes=traffic.largest_bytes,
     )
 
 
 def small_step(
     recipe: Recipe, task: Task, layers: int, samples: int, half: torch.dtype | None = None
 ) -> Callable[..., None]:
-    """A forward and a backward pass of the recipe's model with so many layers, on its first samples.
+    """A forward and a backward pass of the recipe's model with ``layers`` layers, on its first samples.
 
-    The function that is returned calls its argument, if it is given one, between the two.
+    The returned function calls its argument, if there is one, between the two passes.
     """
     with seeded(0, "plan"):
         model = task.build_model(from_dict(type(recipe), as_dict(recipe) | {"num_hidden_layers": layers}))
@@ -149,7 +134,7 @@ def small_step(
 
     def step(between: Callable[[], None] = lambda: None) -> None:
         autocast = nullcontext() if half is None else torch.autocast("cpu", half)
-        with sdpa_kernel(SDPBackend.MATH), seeded(0, "step"):  # attention as products that can be counted
+        with sdpa_kernel(SDPBackend.MATH), seeded(0, "step"):  # attention as matrix products, which are counted
             with autocast:
                 loss = task.outcome(model, batch).loss
             between()
@@ -157,63 +142,3 @@ def small_step(
         model.zero_grad()
 
     return step
-
-
-class Traffic(TorchDispatchMode):
-    """Counts what operations read, write, multiply and keep alive. Views and reshapes cost nothing."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.half = self.single = self.moved = 0.0
-        self.operations = self.alive = self.kept = self.largest = 0
-        self._known: set[int] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        read = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
-        made = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
-        inside = {x.untyped_storage()._cdata for x in read}
-        if all(x.untyped_storage()._cdata in inside for x in made) and not func._schema.is_mutable:
-            return out
-        self.operations += 1
-        for x in made:
-            self._keep(x)
-        self._count(func, args, kwargs, out, read, made)
-        return out
-
-    def forward_is_over(self) -> None:
-        """What is alive now is kept for the backward pass."""
-        self.kept = self.alive
-
-    def _count(self, func: Any, args: Any, kwargs: Any, out: Any, read: list[Tensor], made: list[Tensor]) -> None:
-        kind = func.overloadpacket
-        formula = shape_wrapper(_convolution_backward) if kind is _CONVOLUTIONS[1] else flop_registry.get(kind)
-        if formula is not None:
-            flops = formula(*args, **(kwargs or {}), out_val=out)
-            if made[0].dtype in (torch.float16, torch.bfloat16):
-                self.half += flops
-            else:
-                self.single += flops
-            if kind not in _CONVOLUTIONS:  # with few channels in a group, these also wait for memory
-                return
-        if kind.__name__ in _PICKING:
-            read = made
-        self.moved += sum(_bytes(x) for x in (*read, *made))
-
-    def _keep(self, x: Tensor) -> None:
-        storage = x.untyped_storage()
-        if storage._cdata in self._known:
-            return
-        self._known.add(storage._cdata)
-        self.alive += storage.nbytes()
-        self.largest = max(self.largest, storage.nbytes())
-        weakref.finalize(storage, self._release, storage._cdata, storage.nbytes())
-
-    def _release(self, which: int, size: int) -> None:
-        self._known.discard(which)
-        self.alive -= size
-
-
-def _bytes(x: Tensor) -> int:
-    """Bytes behind a tensor; what is expanded is read once."""
-    return min(x.numel() * x.element_size(), x.untyped_storage().nbytes())

@@ -1,4 +1,4 @@
-"""GPUs: what their makers say of them, and what is assumed of their use."""
+"""GPUs: their data sheets, and assumptions about how much of it is reached."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ TERA, GIGA, GIB = 1e12, 1e9, 2**30
 
 @dataclass(frozen=True)
 class Hardware:
-    """A device, by its data sheet, and how much of it is assumed to be reached.
+    """A device: its data sheet, and the assumed efficiency.
 
     Attributes:
-        name: of the device.
-        half: FLOP/s of dense matrix products in 16 bits that are added up in 32.
-        single: FLOP/s of matrix products in 32 bits; PyTorch leaves TF32 off.
-        bandwidth: of its memory, bytes/s.
+        name: name of the device.
+        half_rate: FLOP/s of dense matrix products in 16 bits with 32-bit accumulation.
+        single_rate: FLOP/s of matrix products in 32 bits; TF32 is off by default in PyTorch.
+        bandwidth: memory bandwidth, bytes/s.
         memory: bytes.
-        link: bytes/s to another device of the same machine, one way.
-        price: US dollars an hour: an assumption, about what clouds ask.
-        bf16: whether its 16 bits may be bfloat16.
-        products: part of the peak FLOP/s that matrix products reach: an assumption.
-        traffic: part of the bandwidth that other operations reach: an assumption.
-        launch: seconds from the start of an operation to the start of the next at least: an assumption.
+        link: bytes/s to another device of the same machine, in one direction.
+        price: US dollars per hour, assumed from typical cloud prices.
+        bf16: whether it computes in bfloat16.
+        matmul_efficiency: assumed fraction of the peak FLOP/s that matrix products reach.
+        bandwidth_efficiency: assumed fraction of the bandwidth that other operations reach.
+        launch_seconds: assumed minimum time from the start of an operation to the start of the next.
     """
 
     name: str
-    half: float
-    single: float
+    half_rate: float
+    single_rate: float
     bandwidth: float
     memory: float
     link: float
     price: float
     bf16: bool = True
-    products: float = 0.5
-    traffic: float = 0.7
-    launch: float = 5e-6
+    matmul_efficiency: float = 0.5
+    bandwidth_efficiency: float = 0.7
+    launch_seconds: float = 5e-6
 
 
-#: Bytes/s from a device to one of another machine, one way: 200 Gbit/s for each device. An assumption.
+#: Assumed bytes/s from a device to one of another machine, in one direction: 200 Gbit/s for each device.
 NETWORK = 25 * GIGA
 
-#: Data sheets: FLOP/s without sparsity. NVLink is counted one way, half of what the sheets say; the others have PCIe.
+#: FLOP/s without sparsity. Links are in one direction, for NVLink half of what data sheets say; the others have PCIe.
 GPUS = {
     gpu.name: gpu
     for gpu in (

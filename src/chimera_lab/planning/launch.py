@@ -1,4 +1,4 @@
-"""Commands that start a run on several devices: torchrun on each node, or one job of SLURM."""
+"""Commands that start a run on several devices: torchrun on each node, or a SLURM job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chimera_lab.training.settings import as_dict
 
 
 def train_command(recipe: Sequence[str], machine: Machine) -> str:
-    """``chimera train`` with a folder that all processes agree on.
+    """``chimera train`` with a run folder that all processes share.
 
     Args:
         recipe: its name and options.
@@ -34,7 +34,7 @@ def torchrun(recipe: Sequence[str], machine: Machine) -> str:
 
 
 def slurm(recipe: Sequence[str], machine: Machine, hours: float) -> str:
-    """A script for sbatch; after its time is over, or a kill, it is submitted again and goes on."""
+    """A script for sbatch. Submitted again after its time limit or a kill, it resumes the run."""
     name = recipe[0].replace("/", "-")
     train = train_command(recipe, machine)
     return f"""#!/bin/bash

@@ -1,5 +1,5 @@
-"""What nodes hear, to look at: maps over images, sentences and molecules, and drawings of topologies.
+"""Maps of the influence between nodes, over images, sentences and molecules, and drawings of topologies.
 
-A `View` is what there is to draw (a `Scene`: pixels, words or atoms) with the rows of the resolvents. `page` makes an
-interactive HTML file of views, without anything from outside; `picture` draws one as a PNG file.
+A `View` is a `Scene` (pixels, words or atoms) with rows of the resolvents. `page` makes a self-contained, interactive
+HTML file of views; `picture` draws one view as a PNG file.
 """

@@ -1,4 +1,4 @@
-"""Curves as SVG for pages; colours are the page's, so that they follow light and dark."""
+"""Curves as SVG for pages, in the colours of the page, which has a light and a dark scheme."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _WIDE, _HIGH, _LEFT, _RIGHT, _TOP, _BOTTOM = 360, 220, 44, 12, 26, 34
 
 
 def curves(title: str, series: Mapping[str, tuple[Sequence[float], Sequence[float]]], x: str, percent: bool) -> str:
-    """Lines in one diagram: the first is ours, the second, dashed, the rival's.
+    """Two curves in one diagram: the first is ours, the second, dashed, is the baseline's.
 
     Args:
-        title: what the height is.
-        series: for each name the places and the heights of its points.
-        x: what the place is.
-        percent: whether heights are shares.
+        title: label of the vertical axis.
+        series: for each name the horizontal and vertical coordinates of its points.
+        x: label of the horizontal axis.
+        percent: whether values are fractions, shown in per cent.
     """
     xs, ys = ([v for line in series.values() for v in line[k]] for k in (0, 1))
     low, high = min(0.0, *ys), max(ys) or 1.0
@@ -33,13 +33,13 @@ def curves(title: str, series: Mapping[str, tuple[Sequence[float], Sequence[floa
         parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
     parts.append(f'<text x="{_WIDE - _RIGHT}" y="{_HIGH - 18}" text-anchor="end">{max(xs):,.0f} {escape(x)}</text>')
     left = _LEFT
-    for kind, (name, (px, py)) in zip(("ours", "theirs"), series.items(), strict=False):
+    for kind, (name, (px, py)) in zip(("ours", "baseline"), series.items(), strict=False):
         points = " ".join("{:.1f},{:.1f}".format(*at(*point)) for point in zip(px, py, strict=True))
         parts.append(f'<polyline class="{kind}-line" points="{points}"/>')
         sample = f"{left},{_HIGH - 8} {left + 22},{_HIGH - 8}"
         parts.append(f'<polyline class="{kind}-line" points="{sample}"/>')
         parts.append(f'<text class="{kind}-name" x="{left + 28}" y="{_HIGH - 4}">{escape(name)}</text>')
-        left += 42 + 6 * len(name)  # about as wide as the letters are
+        left += 42 + 6 * len(name)  # the approximate width of the name
     words = "; ".join(f"{name}: {py[0]:.3g} to {py[-1]:.3g}" for name, (_, py) in series.items())
     return (
         f'<svg class="chart" role="img" viewBox="0 0 {_WIDE} {_HIGH}" aria-label="{escape(f"{title}. {words}")}">'

@@ -1,4 +1,4 @@
-"""An image as a scene: its patches."""
+"""An image as a scene, whose nodes are the patches."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from chimera_lab.training.files import reading
 
 
 def scene(trained: Trained, given: str | None) -> tuple[Scene, dict[str, Any]]:
-    """A picture of a file, or a test image by number; and what the model takes."""
-    sample = trained.sample(given, "an image's file")
+    """The scene and the model inputs of an image file or of a test image, given by number."""
+    sample = trained.sample(given, "an image file")
     pixels = _read(trained, str(given)) if sample is None else sample["pixel_values"]
     config, patch = trained.model.config, trained.model.config.patch_size
     rows, columns = (-(-side // patch) for side in pixels.shape[1:])
     with torch.no_grad():
-        chances = trained.model(pixel_values=pixels[None]).logits[0].softmax(0)
-    best = int(chances.argmax())
+        probabilities = trained.model(pixel_values=pixels[None]).logits[0].softmax(0)
+    best = int(probabilities.argmax())
     drawing = {"rows": rows, "columns": columns, "source": _data_uri(pixels, (rows * patch, columns * patch))}
     title = (
         f"test image {given or 0}" if sample is not None else Path(str(given)).name.encode(errors="replace").decode()
@@ -37,12 +37,12 @@ def scene(trained: Trained, given: str | None) -> tuple[Scene, dict[str, Any]]:
         [f"{row},{column}" for row in range(rows) for column in range(columns)],
         drawing,
         focus=rows // 2 * columns + columns // 2,
-        verdict=f"read as {config.id2label[best]} ({float(chances[best]):.0%})",
+        prediction=f"classified as {config.id2label[best]} ({float(probabilities[best]):.0%})",
     ), {"pixel_values": pixels[None]}
 
 
 def _read(trained: Trained, path: str) -> Tensor:
-    """The pixels of a file, as the model's processor makes them."""
+    """The pixels of a file after the model's image processor."""
     from transformers import AutoImageProcessor
 
     with reading(trained.folder, "save its image processor again"):
@@ -52,7 +52,7 @@ def _read(trained: Trained, path: str) -> Tensor:
 
 
 def _data_uri(pixels: Tensor, size: tuple[int, int]) -> str:
-    """A PNG file of normalised pixels, filled up to whole patches, brightest white and darkest black."""
+    """A PNG of normalised pixels, padded to whole patches and scaled to the range from black to white."""
     from PIL import Image
 
     low, high = float(pixels.min()), float(pixels.max())

@@ -11,7 +11,7 @@ _ROUNDS = 200
 
 
 def place(num_nodes: int, edges: Array) -> Array:
-    """Coordinates ``[T, 2]`` such that distances on the page are those in the graph, as well as can be (SMACOF).
+    """Coordinates ``[T, 2]`` whose distances approximate those in the graph (stress majorisation, SMACOF).
 
     Args:
         num_nodes: T.
@@ -35,7 +35,7 @@ def place(num_nodes: int, edges: Array) -> Array:
 
 
 def _first_guess(wanted: Array) -> Array:
-    """Classical scaling; a slight circle tells nodes apart that it would put into one place."""
+    """Classical scaling, plus a small circle that separates nodes with equal coordinates."""
     centring = np.eye(len(wanted)) - 1 / len(wanted)
     values, vectors = np.linalg.eigh(-centring @ wanted**2 @ centring / 2)
     plane = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0))
@@ -45,6 +45,6 @@ def _first_guess(wanted: Array) -> Array:
 
 
 def _upright(places: Array) -> Array:
-    """The longest extent across the page."""
+    """Rotate the longest extent to the horizontal axis."""
     centred = places - places.mean(0)
     return centred @ np.linalg.svd(centred, full_matrices=False)[2].T if len(places) > 2 else centred

@@ -1,4 +1,4 @@
-"""HTML pages that need nothing from outside: style, script and data are all in the file."""
+"""Self-contained HTML pages: style, script and data are all in the file."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from chimera_lab.show.view import View, span
 from chimera_lab.training.files import to_json
 
 LEGEND = (
-    "Point at, tap, or reach with the arrow keys: the colours show how strongly the others are heard, on a logarithmic "
-    "scale. That is a row of the resolvent (I − A)⁻¹: influence summed over all paths of the topology, before contents "
-    "(B and C) weigh in."
+    "Point at a node, tap it, or use the arrow keys: the colours show the influence of all nodes on it, on a "
+    "logarithmic scale. This is a row of the resolvent (I − A)⁻¹, which sums influence over all paths of the "
+    "topology; B and C, which depend on the contents of the nodes, are not included."
 )
 
 
 def document(title: str, *body: str) -> str:
-    """A whole page of the given pieces of HTML."""
+    """A whole page from the given parts of HTML."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<link rel="icon" href="data:,">\n'  # or the browser would ask for one
+        '<link rel="icon" href="data:,">\n'  # otherwise the browser requests one
         f"<title>{escape(title)}</title>\n<style>\n{_static('page.css')}</style>\n</head>\n<body>\n"
         + "\n".join(body)
         + f"\n<script>\n{_static('map.js')}</script>\n</body>\n</html>\n"
@@ -31,23 +31,23 @@ def document(title: str, *body: str) -> str:
 
 def view_page(view: View) -> str:
     """The page of one view."""
-    title = f"What each {view.scene.node} hears"
+    title = f"Influence on each {view.scene.node}"
     return document(title, f"<h1>{escape(title)}</h1>", f"<p>{escape(LEGEND)}</p>", figure(view))
 
 
 def figure(view: View) -> str:
     """An interactive map, drawn by the page's script."""
-    data = to_json(_data(view)).replace("<", "\\u003c")  # no tag may end the script early
+    data = to_json(_data(view)).replace("<", "\\u003c")  # no text may close the script element
     return (
         f'<figure class="map">\n<figcaption>{escape(view.scene.title)}</figcaption>\n'
-        + "".join(f'<p class="quiet">{escape(line)}</p>\n' for line in (view.scene.verdict, view.note) if line)
+        + "".join(f'<p class="quiet">{escape(line)}</p>\n' for line in (view.scene.prediction, view.note) if line)
         + f'<script type="application/json">{data}</script>\n'
-        "<noscript>This map is drawn by a script in the page, which is switched off.</noscript>\n</figure>"
+        "<noscript>This map is drawn by a script, and scripts are disabled in this browser.</noscript>\n</figure>"
     )
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]], bold: Container[int] = ()) -> str:
-    """A table; cells are HTML, and rows with these numbers stand out. On a phone, each cell names its column."""
+    """A table with HTML cells; the rows in ``bold`` are highlighted. On a phone each cell repeats its column's name."""
     head = list(head)
     lines = ["<tr>" + "".join(f'<th scope="col">{cell}</th>' for cell in head) + "</tr>"]
     for number, row in enumerate(rows):

@@ -1,4 +1,4 @@
-"""A view as a PNG file: what one node hears."""
+"""A view as a PNG file: the influence of all nodes on one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.transforms import offset_copy
@@ -15,24 +16,24 @@ from matplotlib.transforms import offset_copy
 from chimera_lab.show.view import View, span
 
 #: The page's colours, light.
-RAMP = LinearSegmentedColormap.from_list("heard", ["#f6f3fb", "#d5c6ed", "#a587d9", "#7143b5", "#36106a"])
+RAMP = LinearSegmentedColormap.from_list("influence", ["#f6f3fb", "#d5c6ed", "#a587d9", "#7143b5", "#36106a"])
 _CHOSEN = "#b8560b"
 _LINE = 92  # letters
 
 
 def draw(view: View, path: Path) -> None:
-    """Draw what the node to begin with hears, in the layer and head to begin with."""
+    """Draw the influence on the node to show first, in the layer and head to show first."""
     low, high = span(view.planes[view.chosen])
     shades = _Shades(np.maximum(view.row, low), LogNorm(low, high))
     figure = {"image": _image, "words": _words, "graph": _graph}[view.scene.kind](view, shades)
     chosen = (f"{name} {choices[k]}" for (name, choices), k in zip(view.menus, view.chosen, strict=True) if name)
-    title = f"{view.scene.title}: what {view.scene.node} {view.scene.labels[view.node]} hears ({', '.join(chosen)})"
-    figure.suptitle(literal("\n".join(filter(None, (title, view.scene.verdict)))), fontsize=10)
+    title = f"{view.scene.title}: influence on {view.scene.node} {view.scene.labels[view.node]} ({', '.join(chosen)})"
+    figure.suptitle(literal("\n".join(filter(None, (title, view.scene.prediction)))), fontsize=10)
     figure.savefig(path, dpi=130)
 
 
 def literal(text: str) -> str:
-    """A text as Matplotlib draws it letter by letter: between dollar signs it would read formulas."""
+    """Escape a text for Matplotlib, which reads what stands between dollar signs as a formula."""
     return text.replace("$", r"\$")
 
 
@@ -40,14 +41,12 @@ class _Shades:
     """Values with their colours."""
 
     def __init__(self, values: np.ndarray, norm: Any):
-        from matplotlib.cm import ScalarMappable
-
         self.values, self.mappable = values, ScalarMappable(norm, RAMP)
         self.colours = self.mappable.to_rgba(values)
         self.inks = ["#1d1827" if c[:3] @ (0.299, 0.587, 0.114) > 0.55 else "#fdfcff" for c in self.colours]
 
     def bar(self, figure: Figure, axes: Any, **options: Any) -> None:
-        figure.colorbar(self.mappable, ax=axes, label="heard", **options)
+        figure.colorbar(self.mappable, ax=axes, label="influence", **options)
 
 
 def _image(view: View, shades: _Shades) -> Figure:
@@ -110,7 +109,7 @@ def _graph(view: View, shades: _Shades) -> Figure:
 
 
 def links(axes: Any, places: np.ndarray, found: list[Any], directed: bool) -> None:
-    """Strokes, or arrows, between places."""
+    """Draw strokes, or arrows, between places."""
     for a, b, strokes in found:
         ends = places[[a, b]]
         if directed:
@@ -125,7 +124,7 @@ def links(axes: Any, places: np.ndarray, found: list[Any], directed: bool) -> No
 
 
 def loops(axes: Any, places: np.ndarray, nodes: list[int]) -> None:
-    """A small ring behind each node with an edge to itself, on the side that is away from the others."""
+    """Draw a small ring behind each node with a self-loop, on the side away from the other nodes."""
     for node in nodes:
         x, y = places[node] - places.mean(0)
         x, y = (10 * x / np.hypot(x, y), -10 * y / np.hypot(x, y)) if x or y else (0, 10)  # points; the axis runs down

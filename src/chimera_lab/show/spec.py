@@ -1,4 +1,4 @@
-"""Topologies as one types them: ``grid:4x5``, ``smiles:CCO``, a file of edges."""
+"""Topologies given as text: ``grid:4x5``, ``smiles:CCO``, a file of edges."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from pathlib import Path
 import numpy as np
 
 from chimera_lab.data.files import read_lines
+from chimera_lab.data.molecules import molecule_graph
 from chimera_ssm.errors import TopologyError
 from chimera_ssm.topology import DAG, Graph, Grid, Line, Topology, UndirectedLine
 
-MOST_NODES = 400
-_KINDS = "line:8, sequence:8, grid:4x5, ring:6, tree:15, smiles:CCO, or a file with an edge on each line"
+MAX_NODES = 400
+_KINDS = "line:8, sequence:8, grid:4x5, ring:6, tree:15, smiles:CCO, or a file with one edge per line"
 
 
 def parse_topology(spec: str) -> Topology:
-    """The topology that a text stands for.
+    """The topology that a text describes.
 
     ``line:T`` is undirected, ``sequence:T`` one way; ``grid:HxW`` may have any number of axes; ``ring:T`` is a cycle;
     ``tree:T`` is binary; ``smiles:…`` is a molecule; anything else is a file, see `read_edges`.
@@ -29,15 +30,15 @@ def parse_topology(spec: str) -> Topology:
         found = read_edges(Path(spec))
     else:
         raise ValueError(f"there is no topology and no file {spec!r}; a topology is {_KINDS}")
-    if found.num_nodes > MOST_NODES:
-        raise ValueError(f"{spec} has {found.num_nodes:,} nodes, too many to look at: at most {MOST_NODES}")
+    if found.num_nodes > MAX_NODES:
+        raise ValueError(f"{spec} has {found.num_nodes:,} nodes, too many to draw: at most {MAX_NODES}")
     return found
 
 
 def read_edges(path: Path) -> Topology:
-    """The graph of a file with an edge on each line: ``a b`` or ``a -- b`` both ways, ``a -> b`` one way.
+    """The graph of a file with one edge per line: ``a b`` or ``a -- b`` both ways, ``a -> b`` one way.
 
-    Nodes are numbers from 0 on; ``#`` begins a remark. Without cycles it is a `DAG`.
+    Nodes are numbers from 0 on; ``#`` starts a comment. A graph without cycles becomes a `DAG`.
     """
     edges: dict[tuple[int, int], None] = {}
     for number, line in read_lines(path):
@@ -51,8 +52,8 @@ def read_edges(path: Path) -> Topology:
     if not edges:
         raise ValueError(f"{path} has no edges: write one on each line, such as 0 1 or 0 -> 1")
     listed, num_nodes = np.array(list(edges)).T, 1 + max(max(edge) for edge in edges)
-    if num_nodes > MOST_NODES:  # before anything is found out about it
-        raise ValueError(f"{path} has nodes up to {num_nodes - 1:,}, too many to look at: at most {MOST_NODES}")
+    if num_nodes > MAX_NODES:  # before the graph is analysed
+        raise ValueError(f"{path} has nodes up to {num_nodes - 1:,}, too many to draw: at most {MAX_NODES}")
     graph = Graph(num_nodes, listed)
     return DAG(num_nodes, listed) if graph.is_acyclic else graph
 
@@ -79,8 +80,6 @@ def _tree(text: str) -> Topology:
 
 
 def _smiles(text: str) -> Topology:
-    from chimera_lab.data.molecules import molecule_graph
-
     x, edges, _ = molecule_graph(text)
     return Graph(len(x), edges)
 

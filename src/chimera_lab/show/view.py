@@ -1,4 +1,4 @@
-"""What is drawn: nodes with places or words, and what each of them hears."""
+"""What is drawn: nodes with places or words, and the influence of all nodes on each of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 
 Array = np.ndarray
 
-#: Bytes of a page's map, above which only some of the nodes can be asked what they hear; but so many at least.
-MOST_BYTES, LEAST_NODES = 3_000_000, 16
-#: Colours span this factor; what is weaker than that, compared with the strongest, looks like nothing.
+#: Largest map of a page in bytes; a larger input has rows for only some of its nodes, but at least for these many.
+MAX_BYTES, MIN_NODES = 3_000_000, 16
+#: Colours span this factor; values weaker than the strongest by more than that look like zero.
 SPAN = 1e4
 
 
@@ -22,14 +22,14 @@ class Scene:
 
     Attributes:
         kind: ``"image"``, ``"words"`` or ``"graph"``.
-        title: what is shown.
-        node: what a node is called: pixel, patch, word, atom.
-        labels: of the nodes, to name one by.
-        drawing: what the kind needs, ready for JSON. An image: rows, columns, source (a data URI); words: texts, joined
-            (whether a word continues the one before); a graph: places, links (source, target, how many strokes),
-            loops (nodes with an edge to themselves), symbols, directed.
-        focus: the node to begin with.
-        verdict: what the model makes of the input, in words.
+        title: caption.
+        node: the word for a node: pixel, patch, word, atom.
+        labels: labels of the nodes, by which they can be selected.
+        drawing: data for drawing this kind, ready for JSON. An image: rows, columns, source (a data URI); words:
+            texts, joined (whether a word continues the one before); a graph: places, links (source, target, number of
+            strokes), loops (nodes with an edge to themselves), symbols, directed.
+        focus: the node to show first.
+        prediction: the model's prediction in words.
     """
 
     kind: str
@@ -38,10 +38,10 @@ class Scene:
     labels: Sequence[str]
     drawing: dict[str, Any]
     focus: int = 0
-    verdict: str = ""
+    prediction: str = ""
 
     def find(self, name: str | None) -> int:
-        """The number of a node by number or label; the focus if omitted."""
+        """The index of a node, given by number or label; the focus if omitted."""
         if name is None:
             return self.focus
         if name in self.labels:
@@ -56,17 +56,17 @@ class Scene:
 
 @dataclass(frozen=True)
 class View:
-    """A scene, and what its nodes hear.
+    """A scene and rows of resolvents: the influence of all nodes on some of them.
 
     Attributes:
         scene: the nodes.
-        planes: ``[A, B, K, T]``: for each choice of both menus what each of ``nodes`` hears from all nodes.
-        menus: for both menus what is chosen there and the names of the choices.
-        nodes: numbers of the K nodes whose rows are kept.
-        chosen: choices to begin with.
-        node: node to begin with, one of ``nodes``.
-        note: in one sentence what was left out.
-        matrix: whether to draw the whole matrix, too.
+        planes: ``[A, B, K, T]``: for each choice of both menus, the influence of all T nodes on each of ``nodes``.
+        menus: title and choices of both menus.
+        nodes: indices of the K nodes whose rows are included.
+        chosen: the choices to show first.
+        node: the node to show first, one of ``nodes``.
+        note: remarks, such as what was left out.
+        matrix: whether to draw the whole matrix as well.
     """
 
     scene: Scene
@@ -80,11 +80,11 @@ class View:
 
     @property
     def row(self) -> Array:
-        """What the node to begin with hears, ``[T]``."""
+        """The influence of all nodes on the node to show first, ``[T]``."""
         return self.planes[self.chosen][int(np.flatnonzero(self.nodes == self.node)[0])]
 
     def codes(self) -> Array:
-        """The planes as bytes: 0 for nothing, 1 to 255 on a logarithmic scale over their `span`, at most 2 % off."""
+        """The planes as bytes: 0 for zero, 1 to 255 on a logarithmic scale over their `span`, at most 2 % off."""
         low, high = span(self.planes)
         steps = 1 + 254 * np.log(np.maximum(self.planes, low) / low) / max(np.log(high / low), 1e-9)
         return np.where(self.planes < low, 0, steps.round()).astype(np.uint8)
@@ -94,30 +94,32 @@ def span(values: Array) -> tuple[float, float]:
     """The values at the two ends of the colours."""
     high = float(values.max(initial=0.0)) or 1.0
     least = float(values[values > 0].min(initial=high))
-    return max(least / 2, high / SPAN) * (1 - 1e-6), high  # the least is told from nothing
+    return max(least / 2, high / SPAN) * (1 - 1e-6), high  # the least value differs from zero
 
 
-def view_of(scene: Scene, hear: Callable[[list[int]], Array], node: int, layer: int | None, head: int | None) -> View:
+def influence_view(
+    scene: Scene, rows_of: Callable[[list[int]], Array], node: int, layer: int | None, head: int | None
+) -> View:
     """A view of a model's mixers.
 
     Args:
         scene: the nodes.
-        hear: for nodes their rows in each layer and head, ``[layers, heads, K, T]``.
-        node: the node to begin with.
-        layer: the layer to begin with; the mean over all if omitted.
-        head: the head to begin with; the mean over all if omitted.
+        rows_of: for K nodes their rows in each layer and head, ``[layers, heads, K, T]``.
+        node: the node to show first.
+        layer: the layer to show first; the mean over all if omitted.
+        head: the head to show first; the mean over all if omitted.
     """
-    layers, heads = hear([node]).shape[:2]
+    layers, heads = rows_of([node]).shape[:2]
     for name, number, count in (("layer", layer, layers), ("head", head, heads)):
         if number is not None and not 0 <= number < count:
             raise ValueError(f"--{name} is from 0 to {count - 1} in this model, found {number}")
-    nodes = _kept(len(scene.labels), (layers + 1) * (heads + 1), node)
-    rows = hear(nodes.tolist())
+    nodes = _included(len(scene.labels), (layers + 1) * (heads + 1), node)
+    rows = rows_of(nodes.tolist())
     rows = np.concatenate([rows.mean(0, keepdims=True), rows])
     rows = np.concatenate([rows.mean(1, keepdims=True), rows], axis=1)
     chosen = (0 if layer is None else layer + 1, 0 if head is None else head + 1)
     menus = ("layer", _choices(layers)), ("head", _choices(heads))
-    note = f"Too large to keep all: {len(nodes)} of {len(scene.labels)} {scene.node}s, evenly spread, can be asked."
+    note = f"Too large for all rows: {len(nodes)} of {len(scene.labels)} {scene.node}s, evenly spaced, can be selected."
     return View(scene, rows, menus, nodes, chosen, node, "" if len(nodes) == len(scene.labels) else note)
 
 
@@ -125,9 +127,9 @@ def _choices(count: int) -> list[str]:
     return ["mean", *map(str, range(count))]
 
 
-def _kept(count: int, planes: int, node: int) -> Array:
-    """Nodes whose rows fit into a page, the given one among them."""
-    most = min(count, max(LEAST_NODES, MOST_BYTES // (planes * count)))
+def _included(count: int, planes: int, node: int) -> Array:
+    """Nodes whose rows fit into a page, including the given one."""
+    most = min(count, max(MIN_NODES, MAX_BYTES // (planes * count)))
     nodes = np.linspace(0, count - 1, most).round().astype(int)
     nodes[np.abs(nodes - node).argmin()] = node
     return nodes

@@ -14,7 +14,19 @@ import torch
 
 import chimera_ssm
 from chimera_lab import cli
-from chimera_lab.cli.bench import alone, cases, graphs, measure, memory, point, report, scaling, table, works
+from chimera_lab.cli.bench import (
+    cases,
+    isolated,
+    measure,
+    memory,
+    model_workloads,
+    point,
+    report,
+    scaling,
+    table,
+    topologies,
+    workloads,
+)
 
 PROGRAM = "import sys\nfrom chimera_lab.cli import main\n"
 
@@ -104,7 +116,7 @@ def test_an_interruption_is_one_line(monkeypatch, capsys):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(alone, "measure_alone", interrupt)
+    monkeypatch.setattr(isolated, "measure_isolated", interrupt)
     assert cli.main(["bench", "--only", "small"]) == 130
     assert capsys.readouterr().err.strip().splitlines()[-1] == "chimera bench: interrupted"
 
@@ -127,11 +139,11 @@ def test_quick_bench_prints_a_table_and_writes_its_figures(tmp_path, capsys):
     assert (case["name"], case["against"]) == ("small", "attention, 4 heads of 16")
     for key in ("forward", "forward_backward"):
         figures = case[key]
-        assert figures["ratio"] == figures["work"]["best"] / figures["baseline"]["best"] > 0
+        assert figures["ratio"] == figures["workload"]["best"] / figures["baseline"]["best"] > 0
         assert figures["median_ratio"] > 0
         assert figures["met"] == (figures["ratio"] <= figures["target"])
-        assert figures["work"]["rounds"] == figures["baseline"]["rounds"] >= 3
-        assert 0 < figures["work"]["best"] <= figures["work"]["median"]
+        assert figures["workload"]["rounds"] == figures["baseline"]["rounds"] >= 3
+        assert 0 < figures["workload"]["best"] <= figures["workload"]["median"]
     text = page.read_text()
     assert run["command"] in text
     assert "| small |" in text
@@ -149,9 +161,9 @@ def killed(*_):
 
 
 def test_a_case_that_is_ended_by_the_system_is_named(monkeypatch):
-    monkeypatch.setattr(alone, "_figures", killed)
-    with pytest.raises(ValueError, match=r"^small was ended by the system, .* memory is short"):
-        alone.measure_alone(cases.CASES["small"], 0.01, None)
+    monkeypatch.setattr(isolated, "_figures", killed)
+    with pytest.raises(ValueError, match=r"^small was killed by the system, .* memory ran out"):
+        isolated.measure_isolated(cases.CASES["small"], 0.01, None)
 
 
 def settings_of_malloc(*_):
@@ -161,12 +173,12 @@ def settings_of_malloc(*_):
 def test_cases_are_measured_in_ordinary_processes(monkeypatch):
     for name in settings_of_malloc()[0]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr(alone, "_figures", settings_of_malloc)
-    assert alone.measure_alone(cases.CASES["small"], 0.01, None).forward == []
+    monkeypatch.setattr(isolated, "_figures", settings_of_malloc)
+    assert isolated.measure_isolated(cases.CASES["small"], 0.01, None).forward == []
 
 
 def test_extra_memory_counts_buffers_that_were_kept():
-    step = works.Mix(partial(graphs.line_both_ways, 16_384), heads=16).build().forward
+    step = workloads.Mix(partial(topologies.line_both_ways, 16_384), heads=16).build().forward
     step()
     assert memory.extra_memory(step) >= 4 * 16_384 * 16 * 64
 
@@ -197,7 +209,7 @@ def test_short_calls_are_repeated_in_a_turn(monkeypatch):
 
 
 class Fake:
-    """A work whose steps only count."""
+    """A workload whose steps only count."""
 
     def __init__(self):
         self.calls = {"forward": 0, "forward_backward": 0}
@@ -227,10 +239,10 @@ def test_a_case_is_measured_forward_and_backward(forward_only, monkeypatch):
 @pytest.mark.parametrize(
     ("work", "millions"),
     [
-        (works.TrainingStep("chimera", 224), 88),
-        (works.TrainingStep("vit", 224), 86.6),
-        (works.TextStep("chimera", 128), 110),
-        (works.TextStep("bert", 128), 109.5),
+        (model_workloads.ImageStep("chimera", 224), 88),
+        (model_workloads.ImageStep("vit", 224), 86.6),
+        (model_workloads.TextStep("chimera", 128), 110),
+        (model_workloads.TextStep("bert", 128), 109.5),
     ],
 )
 def test_whole_models_are_as_large_as_their_names_say(work, millions):
@@ -241,7 +253,7 @@ def test_whole_models_are_as_large_as_their_names_say(work, millions):
 
 def result(forward, backward, name="small"):
     def compare(ratio, target):
-        return measure.Comparison(measure.Timing(ratio, ratio, 3), measure.Timing(1.0, 1.0, 3), target)
+        return measure.TimeRatio(measure.Timing(ratio, ratio, 3), measure.Timing(1.0, 1.0, 3), target)
 
     case = cases.CASES[name]
     return measure.Result(
@@ -260,7 +272,7 @@ def test_cells_show_ratios_targets_and_verdicts():
 
 def test_the_page_says_which_targets_are_missed():
     def page(*results, picture=None):
-        return report.as_page(report.Run("chimera bench", 2, 6.0, results, [], {"torch": "2"}), picture)
+        return report.as_page(report.BenchmarkRun("chimera bench", 2, 6.0, results, [], {"torch": "2"}), picture)
 
     assert "All 2 targets are met." in page(result(1.0, 1.0))
     text = page(result(1.0, 6.0), picture="scaling.png")
@@ -295,7 +307,7 @@ def test_a_training_step_has_a_loss_and_all_gradients(monkeypatch):
         return chimera_ssm.image_classifier("chimera", hidden_size=16, num_hidden_layers=1, patch_size=16, **sizes)
 
     monkeypatch.setattr(chimera_ssm, "create_model", small)
-    steps = works.TrainingStep("chimera", 32, batch=2).build()
+    steps = model_workloads.ImageStep("chimera", 32, batch=2).build()
     assert chosen["name"] == "chimera_image_base"
     assert steps.function().dim() == 0
     steps.forward_backward()
@@ -310,51 +322,53 @@ def test_a_text_step_has_a_loss_and_all_gradients(mixer, monkeypatch):
     build = chimera_ssm.text_model
     monkeypatch.setattr(chimera_ssm, "create_model", small)
     monkeypatch.setattr(chimera_ssm, "text_model", small)
-    steps = works.TextStep(mixer, 24, batch=2).build()
+    steps = model_workloads.TextStep(mixer, 24, batch=2).build()
     assert steps.function().item() == pytest.approx(math.log(30_522), rel=0.05)  # nothing is known yet
     steps.forward_backward()
 
 
 def test_masks_and_dense_inverses_agree():
     def two_molecules():
-        return graphs.molecules(2, 20)
+        return topologies.molecules(2, 20)
 
-    masks, inverse = (kind(two_molecules, heads=3).build().function() for kind in (works.Masks, works.DenseInverse))
+    masks, inverse = (
+        kind(two_molecules, heads=3).build().function() for kind in (workloads.Masks, workloads.DenseInverse)
+    )
     torch.testing.assert_close(masks.view(3, 2, 20, 20).transpose(0, 1).flatten(0, 1), inverse)
 
 
-@pytest.mark.parametrize("curve", scaling.CURVES)
-def test_works_of_the_scaling_plot_have_as_many_nodes_as_said(curve):
-    steps = point.work(curve, 32).build()
+@pytest.mark.parametrize("curve", point.CURVES)
+def test_workloads_of_the_scaling_plot_have_as_many_nodes_as_said(curve):
+    steps = point.workload(curve, 32).build()
     assert steps.function().shape[-3:] == steps.gradient.shape[-3:] == (12, 32, 64)
     steps.forward_backward()
 
 
 def test_shared_sets_are_the_same_tensors():
-    mix = works.Mix(lambda: graphs.grid_dags(2, 3), heads=2, state_size=4, head_size=4, sets=(0, 1, 1, 0))
+    mix = workloads.Mix(lambda: topologies.grid_dags(2, 3), heads=2, state_size=4, head_size=4, sets=(0, 1, 1, 0))
     assert len(mix.build().leaves) == 4 + 4 + 2 + 2 + 1
 
 
 def test_a_curve_ends_where_the_next_point_would_take_too_long(monkeypatch):
     taken = {256: 0.1, 512: 0.4, 1024: 1.6, 2048: 6.4}
     monkeypatch.setattr(scaling, "_measure", lambda c, T, *_: scaling.Point(c, T, taken[T], 1.0))
-    points = list(scaling.measure_curve("attention", scaling.Plan(limit=5.0), threads=1))
+    points = list(scaling.measure_curve("attention", scaling.ScalingPlan(limit=5.0), threads=1))
     assert [p.num_nodes for p in points] == [256, 512, 1024]
 
 
 def test_a_point_is_measured_in_a_process_of_its_own():
-    (found,) = scaling.measure_curve("attention", scaling.Plan(sizes=(256,), seconds=0.01), threads=1)
+    (found,) = scaling.measure_curve("attention", scaling.ScalingPlan(sizes=(256,), seconds=0.01), threads=1)
     assert found.seconds > 0
     assert found.bytes > 0
 
 
 def test_a_point_that_fails_says_why():
     with pytest.raises(ValueError, match=r"no such curve with 256 nodes failed: KeyError: 'no such curve'"):
-        list(scaling.measure_curve("no such curve", scaling.Plan(sizes=(256,)), threads=1))
+        list(scaling.measure_curve("no such curve", scaling.ScalingPlan(sizes=(256,)), threads=1))
 
 
 def test_the_plot_is_drawn(tmp_path):
     plot = pytest.importorskip("chimera_lab.cli.bench.plot")
-    points = [scaling.Point(curve, T, T * 1e-4, T * 1e4) for curve in scaling.CURVES for T in (256, 512)]
+    points = [scaling.Point(curve, T, T * 1e-4, T * 1e4) for curve in point.CURVES for T in (256, 512)]
     plot.draw(points, tmp_path / "scaling.png")
     assert (tmp_path / "scaling.png").stat().st_size > 1000

@@ -7,7 +7,7 @@ import pytest
 
 from chimera_lab import cli
 from chimera_lab.cli import demo
-from chimera_lab.cli.demo import contests, report, speed
+from chimera_lab.cli.demo import comparisons, report, speed
 from tests import browser
 
 SMALL = {"num_hidden_layers": 1, "state_size": 4, "num_heads": 2, "epochs": 1}
@@ -21,21 +21,21 @@ SPEEDS = [{"what": "a line", "against": "attention", "forward": 0.1, "backward":
 
 @pytest.fixture
 def small(monkeypatch):
-    made = tuple(replace(c, changes={**c.changes, **TINY[c.name]}) for c in contests.CONTESTS)
-    for module in (contests, report):
-        monkeypatch.setattr(module, "CONTESTS", made)
-    monkeypatch.setattr(speed, "measured", lambda path: SPEEDS)
+    made = tuple(replace(c, changes={**c.changes, **TINY[c.name]}) for c in comparisons.COMPARISONS)
+    for module in (comparisons, report):
+        monkeypatch.setattr(module, "COMPARISONS", made)
+    monkeypatch.setattr(speed, "measure_once", lambda path: SPEEDS)
     return made
 
 
-def test_the_better_of_each_contest_stands_out():
+def test_the_better_of_each_comparison_stands_out():
     figures = {"words": (0.4, 0.2), "digits": (0.9, 0.95), "molecules": (7.0, 6.0)}  # shares, and an error
     runs = {
         c.name: {
             name: SimpleNamespace(result={"metrics": {c.metric: figure}})
-            for name, figure in zip((contests.OURS, c.rival), figures[c.name], strict=True)
+            for name, figure in zip((comparisons.OURS, c.baseline), figures[c.name], strict=True)
         }
-        for c in contests.CONTESTS
+        for c in comparisons.COMPARISONS
     }
     assert report.winners(runs) == {0, 3, 5}
 
@@ -56,7 +56,7 @@ def test_the_demo_from_interruption_to_report(small, tmp_path, capsys, monkeypat
     monkeypatch.setattr(fit, "train", stop_at_the_third)
     argv = ["demo", "--out", str(out)]
     assert cli.main(argv) == 130
-    assert "the same command goes on from here" in capsys.readouterr().err
+    assert "the same command continues from here" in capsys.readouterr().err
     assert not (out / "report.html").exists()
     assert cli.main(argv) == 0
     printed = capsys.readouterr().out
@@ -72,7 +72,7 @@ def test_the_demo_from_interruption_to_report(small, tmp_path, capsys, monkeypat
     assert page.count('class="bold"') >= 3
     _check_in_a_browser(out / "report.html", tmp_path / "profile")
     _show(out, tmp_path, capsys)
-    monkeypatch.setattr(contests, "CONTESTS", (replace(small[0], changes={**small[0].changes, "epochs": 2}),))
+    monkeypatch.setattr(comparisons, "COMPARISONS", (replace(small[0], changes={**small[0].changes, "epochs": 2}),))
     assert cli.main(argv) == 2
     assert "other settings" in capsys.readouterr().err
 
@@ -85,7 +85,7 @@ def _check_in_a_browser(path, profile):
         window.open(path)
         assert window.run("document.documentElement.scrollWidth <= innerWidth")
         window.point(".pixels:nth-of-type(2) [data-node='9']")
-        assert window.run("document.querySelectorAll('.says')[1].textContent").startswith("pixel 1,1 hears")
+        assert window.run("document.querySelectorAll('.status')[1].textContent").startswith("Influence on pixel 1,1: ")
         assert window.troubles == []
     finally:
         window.close()
@@ -107,11 +107,14 @@ def _show(out, folder, capsys):
     [
         (["show", "nowhere"], "nowhere holds neither a run nor a saved model"),
         (["show", "topology"], "which topology? for example: chimera show topology grid:4x5"),
-        (["show", "topology", "grid:2x2", "--layer", "1"], "layers and heads are a model's"),
+        (
+            ["show", "topology", "grid:2x2", "--layer", "1"],
+            "a topology has no layers and heads: leave --layer",
+        ),
         (["show", "topology", "cube"], "there is no topology and no file 'cube'"),
         (["show", "topology", "ring:4", "--node", "4"], "--node is the number of one node, 0 to 3"),
         (["show", "topology", "ring:4", "--out", "ring.gif"], ".html and .png are written, not .gif; leave it out for"),
-        (["show", "topology", "ring:4", "--out", "."], "--out . is a folder; add a name, such as heard"),
+        (["show", "topology", "ring:4", "--out", "."], "--out . is a folder; add a name, such as influence"),
         (["show", "topology", "ring:4", "--out", "no/where.png"], "there is no folder no; create it first"),
     ],
 )
@@ -130,19 +133,19 @@ def test_a_topology_is_shown_in_the_form_asked_for(capsys, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["tree.html"]
 
 
-def test_rivals_have_as_many_parameters():
-    for contest in contests.CONTESTS:
-        sizes = [recipe.parameters() for recipe in contest.recipes().values()]
-        assert abs(sizes[1] / sizes[0] - 1) < 0.03, contest.name
+def test_baselines_have_as_many_parameters():
+    for comparison in comparisons.COMPARISONS:
+        sizes = [recipe.parameters() for recipe in comparison.recipes().values()]
+        assert abs(sizes[1] / sizes[0] - 1) < 0.03, comparison.name
 
 
 def test_speeds_are_measured_once(tmp_path, monkeypatch):
     from chimera_lab.cli.bench import measure
 
     monkeypatch.setattr(speed, "CASES", ("small",))
-    found = speed.measured(tmp_path / "speed.json")
+    found = speed.measure_once(tmp_path / "speed.json")
     assert found[0]["what"].startswith("line of 64")
     assert found[0]["forward"] > 0
     monkeypatch.setattr(measure, "measure", None)
-    assert speed.measured(tmp_path / "speed.json") == found
+    assert speed.measure_once(tmp_path / "speed.json") == found
     assert demo.EXAMPLE.startswith("chimera demo")

@@ -13,7 +13,7 @@ from filelock import FileLock
 
 from chimera_lab import cli, studies
 from chimera_lab.cli.reproduce import cost
-from chimera_lab.planning.stand_ins import task_without_data
+from chimera_lab.planning.synthetic_data import task_without_data
 from chimera_lab.studies.study import Row, Section
 from tests import browser
 from tests.chimera_lab.studies.test_studies import RECIPE, study
@@ -105,13 +105,13 @@ def test_a_terminated_study_ends_its_runs_and_can_go_on(monkeypatch, tmp_path, c
 
     threading.Thread(target=terminate_once_they_train, daemon=True).start()
     assert cli.main(["reproduce", "endless", "--out", str(tmp_path), "--jobs", "2"]) == 130
-    assert "the same command goes on from here" in capsys.readouterr().err
+    assert "the same command continues from here" in capsys.readouterr().err
     for log in logs.values():
         assert "continue with: chimera train --resume" in log.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("scale", ["laptop", "paper"])
-def test_rivals_are_as_large(scale):
+def test_baselines_are_as_large(scale):
     for what, recipes in cost.pairs(scale).items():
         sizes = []
         for recipe in recipes:

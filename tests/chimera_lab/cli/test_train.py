@@ -61,7 +61,11 @@ def test_train_then_eval(capsys):
     [
         (["train"], "which recipe? for example: chimera train image/digits"),
         (["train", "image/digit"], "unknown recipe 'image/digit', did you mean 'image/digits'?"),
+        (["train", "--devices", "2", "image/digit"], "unknown recipe 'image/digit', did you mean 'image/digits'?"),
+        (["train", "--devices", "2"], "which recipe? for example: chimera train image/digits"),
+        (["train", "nothing", "--out", "text/c4"], "unknown recipe 'nothing'"),
         (["train", "image/digits", "--scale", "paper"], "image/digits exists at the scale laptop only"),
+        (["train", "image/digits", "--scale=paper"], "image/digits exists at the scale laptop only"),
         (["train", "image/digits", "--data", "/nowhere"], "there is no data set and no folder '/nowhere'"),
         (["train", "image/digits", "--batch-size", "4000"], "a batch has 4000 samples, but there are only 1348"),
         (["train", "image/digits", "--micro-batch", "5"], "make micro_batch a divisor of 64"),

@@ -13,11 +13,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import chimera_ssm as chimera
 from chimera_lab import cli
-from chimera_lab.planning import GPUS, Work, count, count_step, estimate, find_gpu
-from chimera_lab.planning.count import Traffic
-from chimera_lab.planning.estimate import passes
+from chimera_lab.planning.count import StepCounts, count, count_step
+from chimera_lab.planning.estimate import estimate, passes
+from chimera_lab.planning.hardware import GPUS, find_gpu
 from chimera_lab.planning.launch import slurm, torchrun
-from chimera_lab.planning.stand_ins import GRAPHS, task_without_data
+from chimera_lab.planning.synthetic_data import GRAPHS, task_without_data
+from chimera_lab.planning.traffic import Traffic
 from chimera_lab.recipes import find_recipe
 from chimera_lab.training.recipe import Machine
 from chimera_ssm.cpu.availability import disable_kernels, usable
@@ -34,13 +35,13 @@ def test_traffic_of_a_product_and_a_sum():
     a, b, c = torch.randn(8, 16), torch.randn(16, 4), torch.randn(8, 4)
     with Traffic() as traffic:
         y = (a @ b).view(4, 8) + c.expand(8, 4).view(4, 8)
-        traffic.forward_is_over()
+        traffic.end_of_forward()
         del y
-    assert (traffic.single, traffic.half) == (2 * 8 * 16 * 4, 0)
-    assert traffic.moved == 3 * 8 * 4 * 4  # two read, one written; views cost nothing
+    assert (traffic.single_flops, traffic.half_flops) == (2 * 8 * 16 * 4, 0)
+    assert traffic.bytes_moved == 3 * 8 * 4 * 4  # two read, one written; views cost nothing
     assert traffic.operations == 2
-    assert traffic.kept == traffic.largest == 8 * 4 * 4  # the sum; the product is gone
-    assert traffic.alive == 0
+    assert traffic.activation_bytes == traffic.largest_bytes == 8 * 4 * 4  # the sum; the product is gone
+    assert traffic.live_bytes == 0
 
 
 def test_what_is_picked_is_read_once_and_halves_are_told_apart():
@@ -48,8 +49,8 @@ def test_what_is_picked_is_read_once_and_halves_are_told_apart():
     with Traffic() as traffic:
         table[rows]
         table[:4].bfloat16() @ table[:8].bfloat16().mT
-    assert traffic.half == 2 * 4 * 8 * 8
-    assert traffic.moved == 2 * 4 * 8 * 4 + 4 * 8 * (4 + 2) + 8 * 8 * (4 + 2)
+    assert traffic.half_flops == 2 * 4 * 8 * 8
+    assert traffic.bytes_moved == 2 * 4 * 8 * 4 + 4 * 8 * (4 + 2) + 8 * 8 * (4 + 2)
 
 
 def test_products_of_a_model_are_those_of_its_layers():
@@ -62,7 +63,7 @@ def test_products_of_a_model_are_those_of_its_layers():
         rows = 2 if "classifier" in name else tokens
         expected += (4 if "patch_embedding" in name else 6) * rows * size
     assert len(layers) == 5
-    assert count_step(DIGITS, task, layers=1, samples=2).products == pytest.approx(
+    assert count_step(DIGITS, task, layers=1, samples=2).matmul_flops == pytest.approx(
         expected, rel=0.02
     )  # norms have some
 
@@ -104,11 +105,11 @@ def test_verbs_as_operators_have_the_same_values():
 def test_four_small_steps_tell_the_work_of_a_larger_one():
     task = DIGITS.task()
     told, true = count(DIGITS, task, samples=5), count_step(DIGITS, task, layers=3, samples=5)
-    assert (told.products, told.mixes) == (true.products, true.mixes)
-    for name in ("single", "moved", "operations", "kept", "largest"):
+    assert (told.matmul_flops, told.mix_flops) == (true.matmul_flops, true.mix_flops)
+    for name in ("single_flops", "bytes_moved", "operations", "activation_bytes", "largest_bytes"):
         assert getattr(told, name) == pytest.approx(getattr(true, name), rel=0.05), name
-    assert told.mixes > 0
-    assert told.half == 0
+    assert told.mix_flops > 0
+    assert told.half_flops == 0
 
 
 # What is estimated
@@ -116,10 +117,21 @@ def test_four_small_steps_tell_the_work_of_a_larger_one():
 
 def test_seconds_are_those_of_products_traffic_and_launches():
     gpu = find_gpu("a100")
-    work = Work(0, 0, half=312e12, single=19.5e12, moved=2039e9, operations=10, kept=0, largest=0)
-    assert passes(work, gpu) == pytest.approx({"matrix products": 4, "all else": 1 / 0.7, "waiting for launches": 0})
-    idle = Work(0, 0, 0, 0, 0, operations=1000, kept=0, largest=0)
-    assert sum(passes(idle, gpu).values()) == pytest.approx(1000 * gpu.launch)
+    work = StepCounts(
+        0,
+        0,
+        half_flops=312e12,
+        single_flops=19.5e12,
+        bytes_moved=2039e9,
+        operations=10,
+        activation_bytes=0,
+        largest_bytes=0,
+    )
+    assert passes(work, gpu) == pytest.approx(
+        {"matrix products": 4, "other operations": 1 / 0.7, "waiting for launches": 0}
+    )
+    idle = StepCounts(0, 0, 0, 0, 0, operations=1000, activation_bytes=0, largest_bytes=0)
+    assert sum(passes(idle, gpu).values()) == pytest.approx(1000 * gpu.launch_seconds)
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
@@ -143,7 +155,7 @@ def test_an_estimate_adds_up(strategy):
 
 
 @pytest.mark.parametrize("name", ["image/imagenet", "text/c4", *(f"graph/{name}" for name in GRAPHS)])
-def test_stand_ins_have_the_sizes_of_the_data(name):
+def test_synthetic_data_have_the_sizes_of_the_data(name):
     recipe = find_recipe(name, "paper")
     task = task_without_data(recipe)
     samples = task.train_samples()
@@ -162,10 +174,10 @@ def test_stand_ins_have_the_sizes_of_the_data(name):
 
 def test_figures_of_gpus_are_plausible():
     for gpu in GPUS.values():
-        assert gpu.single < gpu.half < 1e15
+        assert gpu.single_rate < gpu.half_rate < 1e15
         assert 0 < gpu.link < gpu.bandwidth < 1e13
-        assert 0 < gpu.products < 1
-        assert 0 < gpu.traffic < 1
+        assert 0 < gpu.matmul_efficiency < 1
+        assert 0 < gpu.bandwidth_efficiency < 1
         assert 2**33 < gpu.memory < 2**38
     with pytest.raises(ValueError, match="did you mean 'a100'"):
         find_gpu("a1000")
@@ -230,6 +242,7 @@ def test_the_command_prints_a_plan_and_checks_it(tmp_path, capsys):
     ("argv", "message"),
     [
         (["image/digits", "--gpu", "a1000"], "unknown GPU 'a1000', did you mean 'a100'?"),
+        (["--gpus", "2", "image/digit"], "unknown recipe 'image/digit', did you mean 'image/digits'?"),
         (["image/digits", "--gpus", "12"], "--gpus must be a multiple of --per-node"),
         (["image/digits", "--gpu", "t4", "--precision", "bf16"], "the t4 does not compute in bf16"),
         (["image/digits", "--price", "nan"], "--price must be a number of at least 0, found nan"),

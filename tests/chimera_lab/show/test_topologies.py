@@ -5,9 +5,10 @@ import pytest
 from matplotlib.figure import Figure
 
 import chimera_ssm as chimera
-from chimera_lab.show import picture, topologies
+from chimera_lab.show import picture, topology_page, topology_picture
 from chimera_lab.show.layout import place
 from chimera_lab.show.spec import parse_topology
+from chimera_lab.show.topologies import STEP, show_topology
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def test_files_of_edges(tmp_path):
         ("circle:3", None, "there is no topology and no file 'circle:3'; a topology is line:8"),
         ("grid:3xa", None, "a size is a whole number, found 'a'"),
         ("ring:2", None, "at least 3 nodes"),
-        ("grid:30x30", None, "grid:30x30 has 900 nodes, too many to look at"),
+        ("grid:30x30", None, "grid:30x30 has 900 nodes, too many to draw"),
         ("edges.txt", "0 1\n1 > 2\n", "edges.txt, line 2: expected an edge such as 0 1 or 0 -> 1, found '1 > 2'"),
         ("edges.txt", "# none\n", "edges.txt has no edges"),
         ("edges.txt", "0 1000000\n", "nodes up to 1,000,000, too many"),
@@ -67,14 +68,14 @@ def test_places_keep_distances_where_the_plane_allows():
 
 @pytest.mark.parametrize(("spec", "dags"), [("grid:2x3", 4), ("ring:5", 2), ("sequence:4", 1), ("smiles:c1ccccc1O", 2)])
 def test_resolvents_are_those_of_the_definition(spec, dags):
-    shown = topologies.show(spec)
+    shown = show_topology(spec)
     names = shown.view.menus[0][1]
     assert len(names) == (dags + 2 if dags > 1 else 1)
     by_name = dict(zip(names, shown.view.planes[:, 0].astype(float), strict=True))
     for k, dag in enumerate(shown.dags):
         source, target = dag.edge_index.numpy()
         A = np.zeros((dag.num_nodes, dag.num_nodes))
-        A[target, source] = np.exp(-topologies.STEP) / dag.in_degree.numpy()[target]
+        A[target, source] = np.exp(-STEP) / dag.in_degree.numpy()[target]
         np.testing.assert_allclose(by_name[f"DAG {k + 1}"], np.linalg.inv(np.eye(len(A)) - A), atol=1e-5)
     if dags > 1:
         np.testing.assert_allclose(
@@ -83,20 +84,20 @@ def test_resolvents_are_those_of_the_definition(spec, dags):
 
 
 def test_page_and_picture_are_written(tmp_path):
-    shown = topologies.show("grid:2x3", "4")
+    shown = show_topology("grid:2x3", "4")
     assert shown.view.node == 4
-    text = topologies.page(shown)
+    text = topology_page.page(shown)
     assert text.count('class="dag"') == 4
     assert "4 levels" in text
-    topologies.draw(shown, tmp_path / "grid.png")
+    topology_picture.draw(shown, tmp_path / "grid.png")
     assert (tmp_path / "grid.png").stat().st_size > 10_000
 
 
 def test_self_loops_are_drawn(tmp_path):
     (tmp_path / "edges.txt").write_text("0 0\n0 -> 1\n2 2\n1 -> 2\n")
-    shown = topologies.show(str(tmp_path / "edges.txt"))
+    shown = show_topology(str(tmp_path / "edges.txt"))
     assert shown.view.scene.drawing["loops"] == [0, 2]
-    topologies.draw(shown, tmp_path / "loops.png")
+    topology_picture.draw(shown, tmp_path / "loops.png")
     axes = Figure().subplots()
     picture.loops(axes, np.arange(6).reshape(-1, 2), [0, 2])
     picture.loops(axes, np.zeros((1, 2)), [0])  # in the middle

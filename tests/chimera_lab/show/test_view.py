@@ -10,15 +10,16 @@ from PIL import Image
 
 import chimera_ssm as chimera
 from chimera_lab.show import picture, view
-from chimera_lab.show.loading import load, show
+from chimera_lab.show.loading import load
+from chimera_lab.show.models import show_model
 from tests.chimera_lab.show.conftest import SENTENCE
 
 SMILES = "OC1=CC=C(N)C=C1"
 
 
-def test_an_image_is_heard_as_the_model_hears_it(saved):
+def test_rows_of_an_image_are_those_of_the_model(saved):
     trained = load(saved / "image")
-    found = show(trained, str(saved / "one.png"), "1,2", 2, None)
+    found = show_model(trained, str(saved / "one.png"), "1,2", 2, None)
     assert found.scene.drawing["rows"] == found.scene.drawing["columns"] == 4
     assert found.planes.shape == (1 + 3, 1 + 4, 16, 16)
     assert (found.node, found.chosen) == (6, (3, 0))
@@ -31,22 +32,22 @@ def test_an_image_is_heard_as_the_model_hears_it(saved):
 
 
 def test_a_sentence_begins_at_its_mask(saved):
-    found = show(load(saved / "text"), SENTENCE, None, None, 1)
+    found = show_model(load(saved / "text"), SENTENCE, None, None, 1)
     assert found.scene.labels[found.node] == "[MASK]"
     assert found.scene.labels[-3:] == ["by", "number", "[SEP]"]
-    assert found.scene.verdict.startswith("guesses: ")
-    assert found.scene.verdict.count(" or ") == 2
-    assert show(load(saved / "text"), "sorted number", "number", None, None).scene.find("number") == 2
+    assert found.scene.prediction.startswith("[MASK] predicted as ")
+    assert found.scene.prediction.count(" or ") == 2
+    assert show_model(load(saved / "text"), "sorted number", "number", None, None).scene.find("number") == 2
 
 
 def test_words_in_parts_are_joined(saved):
-    texts = show(load(saved / "text"), "sort sortedsort sorteded", None, None, None).scene.drawing
+    texts = show_model(load(saved / "text"), "sort sortedsort sorteded", None, None, None).scene.drawing
     assert texts["texts"][1:-1] == ["sort", "[UNK]", "sorted", "ed"]
     assert texts["joined"][1:-1] == [False, False, False, True]
 
 
 def test_a_molecule_has_symbols_strokes_and_all_its_bonds(saved):
-    found = show(load(saved / "graph"), SMILES, "N5", None, None)
+    found = show_model(load(saved / "graph"), SMILES, "N5", None, None)
     assert found.scene.drawing["symbols"] == list("OCCCCNCC")
     assert len(found.scene.drawing["links"]) == 8
     assert sorted({strokes for *_, strokes in found.scene.drawing["links"]}) == [1, 1.5]
@@ -62,7 +63,7 @@ def test_dollar_signs_in_names_are_drawn_as_they_are(saved, tmp_path):
 
     for name in (r"$\nothing$.png", "$a_{$.png", "$$.png", "one$.png"):
         shutil.copy(saved / "one.png", tmp_path / name)
-        found = show(load(saved / "image"), str(tmp_path / name), None, None, None)
+        found = show_model(load(saved / "image"), str(tmp_path / name), None, None, None)
         picture.draw(found, tmp_path / "drawn.png")
         assert found.scene.title == name
         assert (tmp_path / "drawn.png").stat().st_size > 1000
@@ -70,7 +71,7 @@ def test_dollar_signs_in_names_are_drawn_as_they_are(saved, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("problem", "logits", "verdict"),
+    ("problem", "logits", "prediction"),
     [
         ("single_label_classification", [0, -1, 1], "predicted: class 2 (0.67), class 0 (0.24), class 1 (0.09)"),
         ("multi_label_classification", [0, -1, 1], "probabilities: 0.5, 0.269, 0.731"),
@@ -78,13 +79,13 @@ def test_dollar_signs_in_names_are_drawn_as_they_are(saved, tmp_path):
         ("regression", [9, 8, 7, 6, 5, 4], "predicted: 9, 8, 7, 6, 5, …"),
     ],
 )
-def test_what_a_model_makes_of_a_molecule(tmp_path, problem, logits, verdict):
+def test_what_a_model_makes_of_a_molecule(tmp_path, problem, logits, prediction):
     model = chimera.create_model("chimera_graph_test", problem_type=problem, num_labels=len(logits))
     with torch.no_grad():
         model.head.out.weight.zero_()
         model.head.out.bias.copy_(torch.tensor(logits))
     model.save_pretrained(tmp_path)
-    assert show(load(tmp_path), SMILES, None, None, None).scene.verdict == verdict
+    assert show_model(load(tmp_path), SMILES, None, None, None).scene.prediction == prediction
 
 
 def test_codes_tell_values_within_two_per_cent_and_zero_from_little():
@@ -94,10 +95,10 @@ def test_codes_tell_values_within_two_per_cent_and_zero_from_little():
     shown = view.View(scene, planes, (("", [""]), ("", [""])), np.arange(10))
     codes, (low, high) = shown.codes().astype(float), view.span(planes)
     assert high / low == pytest.approx(view.SPAN, rel=1e-3)
-    heard = planes >= low
-    assert (codes[~heard] == 0).all()
-    assert (codes[heard] > 0).all()
-    np.testing.assert_allclose(low * (high / low) ** ((codes[heard] - 1) / 254), planes[heard], rtol=0.02)
+    visible = planes >= low
+    assert (codes[~visible] == 0).all()
+    assert (codes[visible] > 0).all()
+    np.testing.assert_allclose(low * (high / low) ** ((codes[visible] - 1) / 254), planes[visible], rtol=0.02)
 
 
 def test_silence_has_a_span_too():
@@ -106,16 +107,16 @@ def test_silence_has_a_span_too():
 
 
 def test_large_inputs_keep_some_nodes_and_the_chosen_one(monkeypatch):
-    monkeypatch.setattr(view, "MOST_BYTES", 40_000)
-    asked = []
+    monkeypatch.setattr(view, "MAX_BYTES", 40_000)
+    requested = []
 
-    def hear(nodes):
-        asked.append(nodes)
+    def rows_of(nodes):
+        requested.append(nodes)
         return np.ones((3, 1, len(nodes), 200), np.float32)
 
     scene = view.Scene("graph", "", "node", [str(k) for k in range(200)], {})
-    found = view.view_of(scene, hear, 77, None, None)
-    assert len(found.nodes) == 25 == len(set(asked[-1]))
+    found = view.influence_view(scene, rows_of, 77, None, None)
+    assert len(found.nodes) == 25 == len(set(requested[-1]))
     assert 77 in found.nodes
     assert found.row.shape == (200,)
     assert "25 of 200 nodes" in found.note
@@ -124,7 +125,7 @@ def test_large_inputs_keep_some_nodes_and_the_chosen_one(monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "given", "options", "message"),
     [
-        ("image", None, (None, None, None), "a model without its data: name an image's file"),
+        ("image", None, (None, None, None), "a model without its data: give an image file as the input"),
         ("image", "nowhere.png", (None, None, None), "there is no image nowhere.png"),
         ("image", "one.png", ("9,9", None, None), "--node is the number of one patch, 0 to 15, or its label"),
         ("text", SENTENCE, (None, 2, None), "--layer is from 0 to 1 in this model, found 2"),
@@ -137,7 +138,7 @@ def test_large_inputs_keep_some_nodes_and_the_chosen_one(monkeypatch):
 def test_mistakes_say_what_to_do(saved, kind, given, options, message):
     given = str(saved / given) if given == "one.png" else given
     with pytest.raises(ValueError, match=message.replace("(", r"\(")):
-        show(load(saved / kind), given, *options)
+        show_model(load(saved / kind), given, *options)
 
 
 def test_an_image_of_16_bits_is_shown_as_it_is(saved, tmp_path):
@@ -151,7 +152,7 @@ def test_an_image_of_16_bits_is_shown_as_it_is(saved, tmp_path):
     Image.fromarray(shades).save(path)
     pixels = scene(trained, os.fsdecode(path))[1]["pixel_values"][0, 0]
     np.testing.assert_allclose(pixels.numpy(), shades / 65535 * 2 - 1, atol=1e-5)
-    page.view_page(show(trained, os.fsdecode(path), None, None, None)).encode()
+    page.view_page(show_model(trained, os.fsdecode(path), None, None, None)).encode()
 
 
 def broken(name, content):
@@ -178,7 +179,7 @@ def test_broken_models_are_one_sentence(saved, tmp_path, name, content):
     folder = shutil.copytree(saved / "text", tmp_path / "model")
     (folder / name).write_bytes(content)
     with pytest.raises(ValueError, match=r"(cannot be read|is damaged).*; save|model holds a model without"):
-        show(load(folder), SENTENCE, None, None, None)
+        show_model(load(folder), SENTENCE, None, None, None)
 
 
 def test_a_model_without_some_of_its_weights_is_refused(saved, tmp_path):
@@ -205,7 +206,8 @@ def test_folders_without_a_chimera_are_refused(saved, tmp_path):
 @pytest.mark.parametrize(("kind", "given"), [("image", "one.png"), ("text", SENTENCE), ("graph", SMILES)])
 def test_pictures_are_drawn(saved, tmp_path, kind, given):
     picture.draw(
-        show(load(saved / kind), str(saved / given) if kind == "image" else given, None, None, None), tmp_path / "a.png"
+        show_model(load(saved / kind), str(saved / given) if kind == "image" else given, None, None, None),
+        tmp_path / "a.png",
     )
     colours = np.asarray(Image.open(tmp_path / "a.png").convert("RGB")).reshape(-1, 3)
     assert len(np.unique(colours, axis=0)) > 50

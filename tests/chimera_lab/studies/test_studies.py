@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from chimera_lab.planning.stand_ins import task_without_data
+from chimera_lab.planning.synthetic_data import task_without_data
 from chimera_lab.recipes import find_recipe
 from chimera_lab.studies import all_studies, find_studies, find_study
 from chimera_lab.studies.conduct import RowResult, Workers, conduct, count_steps

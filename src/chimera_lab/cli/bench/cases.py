@@ -1,4 +1,4 @@
-"""The registered cases: what is measured, against what, and the ratio to reach. Nothing heavy is loaded here."""
+"""The registered cases: workload, baseline and target ratio. Importing this module loads nothing heavy."""
 
 from __future__ import annotations
 
@@ -7,31 +7,32 @@ from difflib import get_close_matches
 from functools import partial
 
 import chimera_ssm as chimera
-from chimera_lab.cli.bench import graphs
-from chimera_lab.cli.bench.works import Attention, DenseInverse, Masks, Mix, TextStep, TrainingStep, Work
+from chimera_lab.cli.bench import topologies
+from chimera_lab.cli.bench.model_workloads import ImageStep, TextStep
+from chimera_lab.cli.bench.workloads import Attention, DenseInverse, Masks, Mix, Workload
 
 
 @dataclass(frozen=True)
 class Case:
-    """A work and its baseline.
+    """A workload and its baseline.
 
     Attributes:
-        name: what to call it.
-        what: the work in words.
+        name: identifies the case on the command line.
+        what: the workload in words.
         against: the baseline in words.
-        work: what is measured.
-        baseline: what it is measured against.
-        forward: the ratio of their times to reach; ``None`` to report only.
-        backward: the same, forward + backward.
-        forward_only: whether there is no backward to measure.
-        memory: whether to measure memory, too.
+        workload: what is measured.
+        baseline: what it is compared with.
+        forward: target ratio of the forward times; ``None`` if there is no target.
+        backward: target ratio of forward + backward.
+        forward_only: whether only the forward pass is measured.
+        memory: whether memory is measured as well.
     """
 
     name: str
     what: str
     against: str
-    work: Work
-    baseline: Work
+    workload: Workload
+    baseline: Workload
     forward: float | None = None
     backward: float | None = None
     forward_only: bool = False
@@ -39,8 +40,8 @@ class Case:
 
 
 _on_graphs = partial(Mix, batch=None, heads=4, state_size=64, head_size=16)
-_GRID_14 = partial(graphs.grid_dags, 14, 14)
-_MOLECULES = partial(graphs.molecules, 32, 150)
+_GRID_14 = partial(topologies.grid_dags, 14, 14)
+_MOLECULES = partial(topologies.molecules, 32, 150)
 
 CASES = {
     case.name: case
@@ -48,38 +49,38 @@ CASES = {
         Case("grid-14", "14×14 grid, four DAGs, batch 8", "attention",
              Mix(_GRID_14, batch=8), Attention(196, batch=8), 0.95, 0.9),
         Case("grid-64", "64×64 grid, four DAGs", "attention",
-             Mix(partial(graphs.grid_dags, 64, 64)), Attention(4096), 1 / 6.5, 1 / 4),
+             Mix(partial(topologies.grid_dags, 64, 64)), Attention(4096), 1 / 6.5, 1 / 4),
         Case("line-4096", "line of 4,096 both ways", "attention",
-             Mix(partial(graphs.line_both_ways, 4096)), Attention(4096), 1 / 16, 1 / 9),
+             Mix(partial(topologies.line_both_ways, 4096)), Attention(4096), 1 / 16, 1 / 9),
         Case("undirected-4096", "undirected line of 4,096", "attention",
-             Mix(partial(graphs.undirected_line, 4096)), Attention(4096), 1 / 14, 1 / 8),
+             Mix(partial(topologies.undirected_line, 4096)), Attention(4096), 1 / 14, 1 / 8),
         Case("line-128", "line of 128 both ways, batch 32", "attention",
-             Mix(partial(graphs.line_both_ways, 128), batch=32), Attention(128, batch=32), 0.9, 0.85),
+             Mix(partial(topologies.line_both_ways, 128), batch=32), Attention(128, batch=32), 0.9, 0.85),
         Case("molecules", "32 molecules of 150, exact, H 4, N 64, P 16", "attention, 4 heads of 16",
              _on_graphs(_MOLECULES), Attention(150, batch=32, heads=4, head_size=16), 1.2, 1.4),
         Case("molecules-mask", "the masks of 32 molecules of 150, H 4", "dense inverse",
              Masks(_MOLECULES, heads=4), DenseInverse(_MOLECULES, heads=4), 1 / 40, forward_only=True),
         Case("planar", "4 planar graphs of 479, exact, H 4, N 64, P 16", "attention, 4 heads of 16",
-             _on_graphs(partial(graphs.planar_graphs, 4, 479)),
+             _on_graphs(partial(topologies.planar_graphs, 4, 479)),
              Attention(479, batch=4, heads=4, head_size=16), 1.8, 2.0),
         Case("squaring", "14×14 grid, four DAGs, batch 8", "the same by Squaring",
              Mix(_GRID_14, batch=8), Mix(_GRID_14, batch=8, solver=lambda: chimera.Squaring()), 1 / 35, 1 / 18),
         Case("model-shape", "14×14 grid, diagonal sharing, batch 8, H 12, P 128", "attention",
              Mix(_GRID_14, batch=8, head_size=128, sets=(0, 1, 1, 0)), Attention(196, batch=8)),
         Case("line-scaling", "line of 32,768 both ways", "line of 4,096",
-             Mix(partial(graphs.line_both_ways, 32_768)), Mix(partial(graphs.line_both_ways, 4096)), 10, 10),
+             Mix(partial(topologies.line_both_ways, 32_768)), Mix(partial(topologies.line_both_ways, 4096)), 10, 10),
         Case("small", "line of 64 both ways, H 4, N = P = 16", "attention, 4 heads of 16",
-             Mix(partial(graphs.line_both_ways, 64), heads=4, state_size=16, head_size=16),
+             Mix(partial(topologies.line_both_ways, 64), heads=4, state_size=16, head_size=16),
              Attention(64, heads=4, head_size=16), 3, 3),
     )
 }  # fmt: skip
 
-#: Whole models, minutes each: measured only if asked for.
+#: Whole models, which take minutes each and are measured only on request.
 MODELS = {
     case.name: case
     for case in (
         *(Case(f"image-{size}", f"training step of chimera_image_base, {size}², batch {batch}", "ViT-B",
-               TrainingStep("chimera", size, batch), TrainingStep("vit", size, batch), backward=target, memory=True)
+               ImageStep("chimera", size, batch), ImageStep("vit", size, batch), backward=target, memory=True)
           for size, batch, target in ((224, 8, 1.25), (512, 1, 1.1), (1024, 1, 0.85))),
         *(Case(f"text-{length}", f"training step of chimera_text_base, {length} tokens, batch {batch}", "BERT-B",
                TextStep("chimera", length, batch), TextStep("bert", length, batch), backward=target, memory=True)
@@ -92,7 +93,7 @@ MODELS = {
 
 
 def pick(names: list[str] | None, models: bool = False) -> list[Case]:
-    """The cases of these names, all but the whole models if omitted, and these if asked for; as registered."""
+    """The cases with these names (default: all of `CASES`), and all of `MODELS` on request, in registration order."""
     known = CASES | MODELS
     for name in names or ():
         if name not in known:

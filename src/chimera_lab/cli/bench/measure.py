@@ -1,4 +1,4 @@
-"""Measuring: work and baseline take turns in one loop, so that whatever slows the machine slows both."""
+"""Measure a workload and its baseline alternately, so that whatever slows the machine slows both."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from chimera_lab.cli.bench.cases import Case
 
 MIN_ROUNDS = 3
-#: Seconds that a turn takes at least. A single call of less than a millisecond would measure what the other side has
-#: left behind, cold caches and threads that sleep: an empty parallel region takes 0.2 ms after a dense inverse.
+#: Least seconds of a turn. A single call of less than a millisecond would measure the state that the other side left:
+#: cold caches and sleeping threads (an empty parallel region takes 0.2 ms after a dense inverse).
 TURN = 0.01
 
 
@@ -29,22 +29,22 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """A work beside its baseline, and the ratio to reach, if any."""
+class TimeRatio:
+    """The time of a workload relative to its baseline, and the target ratio, if any."""
 
-    work: Timing
+    workload: Timing
     baseline: Timing
     target: float | None = None
 
     @property
     def ratio(self) -> float:
-        """Of the best times, which other programs on the machine disturb least; below 1 the work is faster."""
-        return self.work.best / self.baseline.best
+        """Ratio of the best times, which other programs disturb least; below 1 the workload is faster."""
+        return self.workload.best / self.baseline.best
 
     @property
     def median_ratio(self) -> float:
-        """Of the medians."""
-        return self.work.median / self.baseline.median
+        """Ratio of the median times."""
+        return self.workload.median / self.baseline.median
 
     @property
     def met(self) -> bool | None:
@@ -56,23 +56,23 @@ class Comparison:
 class Result:
     """A measured case; ``backward`` is forward + backward, ``None`` where there is no backward.
 
-    ``memory`` is the extra memory of forward + backward in bytes, work and baseline, where it is asked for.
+    ``memory`` is the extra memory of forward + backward in bytes, of workload and baseline, if it was measured.
     """
 
     case: Case
-    forward: Comparison
-    backward: Comparison | None
+    forward: TimeRatio
+    backward: TimeRatio | None
     memory: tuple[int, int] | None = None
 
 
 def take_turns(functions: Sequence[Callable[[], object]], seconds: float) -> list[Timing]:
-    """Time functions in turns for about ``seconds`` in all, after a first call of each.
+    """Time functions alternately for about ``seconds`` in total, after a first call of each.
 
-    In its turn a function is called again and again until `TURN` is over, and its time is the mean. Three rounds at
-    least, unless these would take more than three times as long.
+    In its turn a function is called repeatedly until `TURN` has passed, and the mean time is recorded. There are at
+    least three rounds, unless these would take more than three times ``seconds``.
     """
     for function in functions:
-        function()  # compiles kernels, finds plans, fills caches
+        function()  # compiles kernels, plans, and fills caches
     times: list[list[float]] = []
     begin = perf_counter()
     while (elapsed := perf_counter() - begin) < seconds or len(times) < MIN_ROUNDS:
@@ -91,11 +91,11 @@ def _time(function: Callable[[], object]) -> float:
 
 
 def measure(case: Case, seconds: float) -> Result:
-    """Measure a case, forward and, if it has one, forward + backward, each for half of the time."""
-    work, baseline = case.work.build(), case.baseline.build()
-    forward = Comparison(*take_turns([work.forward, baseline.forward], seconds / 2), case.forward)
+    """Measure a case, forward and, unless it is forward only, forward + backward, each for half of the time."""
+    workload, baseline = case.workload.build(), case.baseline.build()
+    forward = TimeRatio(*take_turns([workload.forward, baseline.forward], seconds / 2), case.forward)
     if case.forward_only:
         return Result(case, forward, None)
-    both = take_turns([work.forward_backward, baseline.forward_backward], seconds / 2)
-    memory = (extra_memory(work.forward_backward), extra_memory(baseline.forward_backward)) if case.memory else None
-    return Result(case, forward, Comparison(*both, case.backward), memory)
+    both = take_turns([workload.forward_backward, baseline.forward_backward], seconds / 2)
+    memory = (extra_memory(workload.forward_backward), extra_memory(baseline.forward_backward)) if case.memory else None
+    return Result(case, forward, TimeRatio(*both, case.backward), memory)

@@ -8,9 +8,11 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
+from chimera_ssm.cpu.workspace import workspace
+
 
 def extra_memory(function: Callable[[], object]) -> int:
-    """Bytes that a call needs at most, beyond what is in use before it."""
+    """Peak bytes that a call needs beyond those in use before it."""
     _free_memory()
     resting = _reset_peak()
     function()
@@ -18,18 +20,16 @@ def extra_memory(function: Callable[[], object]) -> int:
 
 
 def _free_memory() -> None:
-    """Return unused memory to the system, kept buffers as well; otherwise a call that reuses it looks too modest."""
-    from chimera_ssm.cpu.workspace import workspace
-
+    """Return unused memory and cached buffers to the system; a call that reuses them would seem to need less."""
     workspace.clear()
     with suppress(AttributeError, OSError):  # other C libraries do not offer it
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def _reset_peak() -> int:
-    """Let the peak start again from the memory in use now, where Linux allows it; returns that."""
+    """Reset the peak to the memory in use now, where Linux allows it, and return that."""
     with suppress(OSError), open("/proc/self/clear_refs", "w") as file:
-        file.write("5")  # where it is refused the peak so far stays, and the extra memory is a lower bound
+        file.write("5")  # if this is refused the earlier peak remains, and the extra memory is a lower bound
     return _peak()
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from chimera_lab.cli.bench.scaling import CURVES, Point
+from chimera_lab.cli.bench.point import CURVES
+from chimera_lab.cli.bench.scaling import Point
 
 
 def draw(points: Sequence[Point], path: Path) -> None:

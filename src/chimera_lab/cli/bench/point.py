@@ -1,7 +1,7 @@
-"""One point of the scaling plot, measured in a process of its own: `python -m chimera_lab.cli.bench.point CURVE T …`.
+"""One point of the scaling plot, measured in a separate process: `python -m chimera_lab.cli.bench.point CURVE T …`.
 
-Prints seconds and extra bytes of forward + backward as JSON. Peak memory is a figure of a whole process, so that each
-point needs a fresh one.
+Prints seconds and extra bytes of forward + backward as JSON. The system reports peak memory per process, so each point
+needs a new one.
 """
 
 from __future__ import annotations
@@ -12,37 +12,37 @@ import resource
 import sys
 from functools import partial
 
-from chimera_lab.cli.bench import graphs
+from chimera_lab.cli.bench import topologies
 from chimera_lab.cli.bench.measure import take_turns
 from chimera_lab.cli.bench.memory import extra_memory
-from chimera_lab.cli.bench.works import Attention, Mix, Work
+from chimera_lab.cli.bench.workloads import Attention, Mix, Workload
 
 CURVES = ("line both ways", "grid, four DAGs", "molecule-like graph", "planar graph", "attention")
 DOES_NOT_FIT = 3  # exit code
 
 
-def work(curve: str, num_nodes: int) -> Work:
+def workload(curve: str, num_nodes: int) -> Workload:
     """12 heads of 64, state size 64, batch 1, on about ``num_nodes`` nodes, a power of two."""
     side = 1 << (num_nodes.bit_length() - 1) // 2
-    works = (
-        Mix(partial(graphs.line_both_ways, num_nodes)),
-        Mix(partial(graphs.grid_dags, side, num_nodes // side)),
-        Mix(partial(graphs.molecules, 1, num_nodes), batch=None),
-        Mix(partial(graphs.planar_graphs, 1, num_nodes), batch=None),
+    workloads = (
+        Mix(partial(topologies.line_both_ways, num_nodes)),
+        Mix(partial(topologies.grid_dags, side, num_nodes // side)),
+        Mix(partial(topologies.molecules, 1, num_nodes), batch=None),
+        Mix(partial(topologies.planar_graphs, 1, num_nodes), batch=None),
         Attention(num_nodes),
     )
-    return dict(zip(CURVES, works, strict=True))[curve]
+    return dict(zip(CURVES, workloads, strict=True))[curve]
 
 
 def measure_point(curve: str, num_nodes: int, seconds: float) -> dict[str, float]:
-    """Best time, and peak extra memory of a call that is not the first, whose plans and kernels are kept."""
-    function = work(curve, num_nodes).build().forward_backward
+    """Best time, and peak extra memory of a call after the first, which compiled kernels and filled caches."""
+    function = workload(curve, num_nodes).build().forward_backward
     (timing,) = take_turns([function], seconds)
     return {"seconds": timing.best, "bytes": float(extra_memory(function))}
 
 
 def _bound_memory() -> None:
-    """Fail cleanly where a point does not fit, before the machine begins to swap."""
+    """Make a point that does not fit raise an error before the machine starts to swap."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     bound = int(0.8 * total)

@@ -1,4 +1,4 @@
-"""What a run leaves behind: a JSON file, and the page of the documentation."""
+"""The results of a benchmark run as JSON and as a page of the documentation."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from chimera_lab.cli.bench.measure import TURN, Comparison, Result
+from chimera_lab.cli.bench.measure import TURN, Result, TimeRatio
 from chimera_lab.cli.bench.scaling import Point
 from chimera_lab.cli.bench.table import HEADER, LEGEND, ratio_text, rows, target_text
 
-#: After this comment a page belongs to whoever writes there.
+#: What follows this comment on a page is written by hand and kept.
 BY_HAND = "<!-- by hand -->"
 
 
 @dataclass(frozen=True)
-class Run:
-    """All that was measured, and how."""
+class BenchmarkRun:
+    """All results of a run, and how they were measured."""
 
     command_line: str
     threads: int
@@ -32,7 +32,7 @@ class Run:
 
 
 def describe_machine() -> dict[str, str]:
-    """Processor, memory, system, versions and the load before anything is measured."""
+    """Processor, memory, system, versions, and the load before measuring."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
@@ -52,7 +52,7 @@ def _processor() -> str:
         return platform.processor() or "unknown processor"
 
 
-def as_json(run: Run) -> dict[str, Any]:
+def as_json(run: BenchmarkRun) -> dict[str, Any]:
     """The whole run as plain data; times in seconds."""
     return {
         "command": run.command_line,
@@ -64,8 +64,8 @@ def as_json(run: Run) -> dict[str, Any]:
                 "name": r.case.name,
                 "what": r.case.what,
                 "against": r.case.against,
-                "forward": _comparison(r.forward),
-                "forward_backward": None if r.backward is None else _comparison(r.backward),
+                "forward": _ratio(r.forward),
+                "forward_backward": None if r.backward is None else _ratio(r.backward),
                 "memory": r.memory,
             }
             for r in run.results
@@ -74,50 +74,49 @@ def as_json(run: Run) -> dict[str, Any]:
     }
 
 
-def _comparison(comparison: Comparison) -> dict[str, Any]:
-    computed = {"ratio": comparison.ratio, "median_ratio": comparison.median_ratio, "met": comparison.met}
-    return computed | asdict(comparison)
+def _ratio(ratio: TimeRatio) -> dict[str, Any]:
+    return {"ratio": ratio.ratio, "median_ratio": ratio.median_ratio, "met": ratio.met} | asdict(ratio)
 
 
-def as_page(run: Run, picture: str | None) -> str:
+def as_page(run: BenchmarkRun, picture: str | None) -> str:
     """The page in Markdown; ``picture`` is the path of the plot as seen from the page."""
     return "\n".join(_page(run, picture)) + "\n"
 
 
 def by_hand(page: str) -> str:
-    """What somebody has added to a page, from `BY_HAND` on: it is kept when the page is written again."""
+    """The part of a page from `BY_HAND` on, which is kept when the page is written again."""
     _, mark, added = page.partition(BY_HAND)
     return f"\n{mark}{added}" if mark else ""
 
 
-def _page(run: Run, picture: str | None) -> Iterator[str]:
+def _page(run: BenchmarkRun, picture: str | None) -> Iterator[str]:
     yield from ("# Performance", "", "Written by this command, on this machine:", "", f"    {run.command_line}", "")
     yield from ("| | |", "|---|---|")
     yield from (f"| {name} | {value} |" for name, value in run.machine.items())
     yield f"| threads | {run.threads} |"
     yield from ("", "## Against the baselines", "")
     yield (
-        f"Work and baseline take turns of {1000 * TURN:g} ms, or one call if it takes longer, for about "
-        f"{run.seconds:g} s, each case in an ordinary process of its own, without settings of malloc. {LEGEND}"
+        f"Workload and baseline alternate in turns of {1000 * TURN:g} ms, or one call if it takes longer, for about "
+        f"{run.seconds:g} s. Each case runs in a separate process without malloc settings. {LEGEND}"
     )
-    yield "Float32, random data; 12 heads, N = P = 64, B and C shared by heads and batch 1 unless said."
+    yield "Float32, random data; unless stated otherwise 12 heads, N = P = 64, batch 1, and heads share B and C."
     yield from ("", f"| {' | '.join(HEADER)} |", "|---" * len(HEADER) + "|")
     yield from (f"| {' | '.join(cells)} |" for cells in rows(run.results))
     yield ""
     yield from _notes(run.results)
     if picture is not None:
         yield from ("", "## Scaling", "", f"![Time and peak extra memory against the number of nodes]({picture})", "")
-        yield "Forward + backward, 12 heads, N = P = 64, batch 1, each point in a process of its own; memory is what a"
-        yield "call needs beyond its inputs, once plans and kernels are there. A curve ends where the next point would"
-        yield "take too long or does not fit."
+        yield "Forward + backward, 12 heads, N = P = 64, batch 1, each point in a separate process. Memory is what a"
+        yield "call needs beyond its inputs, after kernels are compiled and caches are filled. A curve ends where the"
+        yield "next point would take too long or does not fit."
 
 
 def _notes(results: Sequence[Result]) -> Iterator[str]:
     compared = [
-        (f"`{result.case.name}`, {pass_name}", comparison)
+        (f"`{result.case.name}`, {pass_name}", ratio)
         for result in results
-        for pass_name, comparison in (("forward", result.forward), ("forward + backward", result.backward))
-        if comparison is not None
+        for pass_name, ratio in (("forward", result.forward), ("forward + backward", result.backward))
+        if ratio is not None
     ]
     for result in results:
         if result.memory is not None:
@@ -125,16 +124,13 @@ def _notes(results: Sequence[Result]) -> Iterator[str]:
             yield f"`{result.case.name}` needs {ours / 2**30:.2f} GiB beyond the weights, {result.case.against} "
             yield f"{theirs / 2**30:.2f}: ratio {ours / theirs:.2f}."
             yield ""
-    missed = [(name, c) for name, c in compared if c.met is False]
-    judged = sum(c.met is not None for _, c in compared)
+    missed = [(name, ratio) for name, ratio in compared if ratio.met is False]
+    judged = sum(ratio.met is not None for _, ratio in compared)
     if not missed:
         yield f"All {judged} targets are met."
         return
     yield f"{judged - len(missed)} of {judged} targets are met. Missed:"
     yield ""
-    for name, comparison in missed:
-        times = f"{comparison.ratio / comparison.target:.1f}" if comparison.target else "?"
-        yield f"- {name}: {ratio_text(comparison.ratio)}, target {target_text(comparison.target)}, {times} × too slow"
-
-
-__all__ = ["Run", "as_json", "as_page", "describe_machine"]
+    for name, ratio in missed:
+        times = f"{ratio.ratio / ratio.target:.1f}" if ratio.target else "?"
+        yield f"- {name}: {ratio_text(ratio.ratio)}, target {target_text(ratio.target)}, {times} × too slow"

@@ -1,4 +1,4 @@
-"""Time and peak memory against the number of nodes: points for the plot, each measured in a fresh process."""
+"""Time and peak memory against the number of nodes: the points of the plot, each measured in a new process."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from chimera_lab.cli.bench.point import CURVES, DOES_NOT_FIT
+from chimera_lab.cli.bench.point import DOES_NOT_FIT
 
 SIZES = tuple(2**k for k in range(8, 17))
-_PATIENCE = 180.0  # seconds for a process, with imports, plans and kernels to compile
+_TIMEOUT = 180.0  # seconds for a process, which includes imports, planning and compilation
 
 
 @dataclass(frozen=True)
@@ -25,19 +25,19 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Sizes to measure, seconds to spend on a point, and the longest time that a point may take."""
+class ScalingPlan:
+    """Sizes to measure, seconds to spend on a point, and the longest time that a call may take."""
 
     sizes: tuple[int, ...] = SIZES
     seconds: float = 1.0
     limit: float = 10.0
 
 
-QUICK = Plan(sizes=SIZES[:6:2], seconds=0.2, limit=2.0)
+QUICK = ScalingPlan(sizes=SIZES[:6:2], seconds=0.2, limit=2.0)
 
 
-def measure_curve(curve: str, plan: Plan, threads: int) -> Iterator[Point]:
-    """The points of a curve, until one does not fit or the next would take too long if it grew like the last."""
+def measure_curve(curve: str, plan: ScalingPlan, threads: int) -> Iterator[Point]:
+    """The points of a curve, until one does not fit or the next is expected to exceed the time limit."""
     last: Point | None = None
     for num_nodes in plan.sizes:
         point = _measure(curve, num_nodes, plan.seconds, threads)
@@ -53,15 +53,12 @@ def measure_curve(curve: str, plan: Plan, threads: int) -> Iterator[Point]:
 def _measure(curve: str, num_nodes: int, seconds: float, threads: int) -> Point | None:
     command = [sys.executable, "-m", "chimera_lab.cli.bench.point", curve, str(num_nodes), str(seconds), str(threads)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT)
     except subprocess.TimeoutExpired:
         return None
-    if done.returncode == DOES_NOT_FIT or done.returncode < 0:  # or ended by the system, out of memory
+    if done.returncode == DOES_NOT_FIT or done.returncode < 0:  # negative: killed by the system, out of memory
         return None
     if done.returncode != 0:
         reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise ValueError(f"{curve} with {num_nodes:,} nodes failed: {reason}")
     return Point(curve, num_nodes, **json.loads(done.stdout))
-
-
-__all__ = ["CURVES", "QUICK", "SIZES", "Plan", "Point", "measure_curve"]

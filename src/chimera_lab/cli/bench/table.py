@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from chimera_lab.cli.bench.measure import Comparison, Result, Timing
+from chimera_lab.cli.bench.measure import Result, TimeRatio, Timing
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 HEADER = ("case", "what", "forward", "target", "forward + backward", "target", "forward, ms", "forward + backward, ms")
 LEGEND = (
-    "Ratios are of the best times, work / baseline: below 1 the work is faster. "
-    "Times are work / baseline, best (median)."
+    "Ratios are workload / baseline, of the best times: below 1 the workload is faster. "
+    "Times are workload / baseline, best (median)."
 )
 
 
@@ -23,8 +23,8 @@ def rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
         (
             result.case.name,
             f"{result.case.what}, against {result.case.against}",
-            *_verdict(result.forward),
-            *_verdict(result.backward),
+            *_ratio_and_target(result.forward),
+            *_ratio_and_target(result.backward),
             _times(result.forward),
             _times(result.backward),
         )
@@ -33,7 +33,7 @@ def rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
 
 
 def rich_table(results: Sequence[Result]) -> Table:
-    """The table for a terminal, ticks green and crosses red."""
+    """The table for a terminal, with green ticks and red crosses."""
     from rich.table import Table
     from rich.text import Text
 
@@ -53,21 +53,21 @@ def ratio_text(ratio: float) -> str:
 
 
 def target_text(target: float | None) -> str:
-    """``0.95``, ``1/6.5``, or a dash where there is none."""
+    """``0.95``, ``1/6.5``, or a dash if there is no target."""
     if target is None:
         return "–"
     return f"1/{1 / target:.3g}" if target < 0.5 else f"{target:g}"
 
 
-def _verdict(comparison: Comparison | None) -> tuple[str, str]:
-    if comparison is None:
+def _ratio_and_target(ratio: TimeRatio | None) -> tuple[str, str]:
+    if ratio is None:
         return "–", "–"
-    mark = {True: " ✓", False: " ✗", None: ""}[comparison.met]
-    return ratio_text(comparison.ratio) + mark, target_text(comparison.target)
+    mark = {True: " ✓", False: " ✗", None: ""}[ratio.met]
+    return ratio_text(ratio.ratio) + mark, target_text(ratio.target)
 
 
-def _times(comparison: Comparison | None) -> str:
-    return "–" if comparison is None else f"{_milliseconds(comparison.work)} / {_milliseconds(comparison.baseline)}"
+def _times(ratio: TimeRatio | None) -> str:
+    return "–" if ratio is None else f"{_milliseconds(ratio.workload)} / {_milliseconds(ratio.baseline)}"
 
 
 def _milliseconds(timing: Timing) -> str:
@@ -75,7 +75,7 @@ def _milliseconds(timing: Timing) -> str:
 
 
 def _short(x: float) -> str:
-    """Two digits or more, never an exponent for what a benchmark may see."""
+    """At least two digits, without an exponent."""
     return f"{x:,.0f}" if x >= 100 else f"{x:.1f}" if x >= 1 else f"{x:.2f}"
 
 

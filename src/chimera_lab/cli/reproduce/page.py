@@ -1,46 +1,41 @@
-"""The report of a study as a page: its tables, how each row learned beside the first, and what the first one hears."""
+"""The report of a study as an HTML page: its tables, learning curves, and influence maps of the first row's model."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from chimera_lab.show import page
+from chimera_lab.show.charts import curves
+from chimera_lab.show.loading import load
+from chimera_lab.show.models import show_model
+from chimera_lab.studies.conduct import run_folder
+from chimera_lab.studies.report import Block, Cells, Heading
+from chimera_lab.studies.study import Study
+from chimera_lab.training.records import read_table
+from chimera_lab.training.run import open_run
 
-    from chimera_lab.studies.report import Block
-    from chimera_lab.studies.study import Study
 
-
-def document(title: str, pieces: Sequence[str]) -> str:
+def document(title: str, parts: Sequence[str]) -> str:
     """The whole page."""
-    from chimera_lab.show import page
-
-    return page.document(f"Chimera: {title}", f"<h1>{escape(title)}</h1>", *pieces)
+    return page.document(f"Chimera: {title}", f"<h1>{escape(title)}</h1>", *parts)
 
 
-def pieces(study: Study, blocks: Sequence[Block], folder: Path) -> list[str]:
-    """A study as pieces of HTML."""
-    from chimera_lab.show import page
-    from chimera_lab.studies.conduct import run_folder
-    from chimera_lab.training.run import open_run
-
+def study_html(study: Study, blocks: Sequence[Block], folder: Path) -> list[str]:
+    """The HTML parts of one study."""
     first = study.rows[0].name
     charts = [chart for row in study.rows[1:] if (chart := _chart(folder, first, row.name))]
     maps = []
     if open_run(run_folder(folder, first, "seed-0")).result is not None:  # it did not diverge
-        maps = [f"<h2>What {escape(first)} hears</h2>", f"<p>{escape(page.LEGEND)}</p>", _map(folder, first)]
-    curves = ["<h2>Training losses, first seed</h2>", '<div class="charts">', *charts, "</div>"] if charts else []
-    return [*map(html, blocks), *curves, *maps]
+        maps = [f"<h2>Influence maps of {escape(first)}</h2>", f"<p>{escape(page.LEGEND)}</p>", _map(folder, first)]
+    losses = ["<h2>Training losses, first seed</h2>", '<div class="charts">', *charts, "</div>"] if charts else []
+    return [*map(block_html, blocks), *losses, *maps]
 
 
-def html(block: Block) -> str:
-    """A block of a report."""
-    from chimera_lab.show import page
-    from chimera_lab.studies.report import Cells, Heading
-
+def block_html(block: Block) -> str:
+    """One block of a report."""
     if isinstance(block, Heading):
         return f"<h2>{escape(block.text)}</h2>"
     if isinstance(block, Cells):
@@ -50,11 +45,7 @@ def html(block: Block) -> str:
 
 
 def _chart(folder: Path, first: str, other: str) -> str:
-    """Nothing for runs that are too short to have been logged."""
-    from chimera_lab.show.charts import curves
-    from chimera_lab.studies.conduct import run_folder
-    from chimera_lab.training.records import read_table
-
+    """The training losses of two rows; empty if a run was too short to be logged."""
     series = {}
     for name in (first, other):
         table = read_table(run_folder(folder, name, "seed-0") / "steps.csv")
@@ -65,9 +56,5 @@ def _chart(folder: Path, first: str, other: str) -> str:
 
 
 def _map(folder: Path, row: str) -> str:
-    """What the nodes of the first test sample hear."""
-    from chimera_lab.show import page
-    from chimera_lab.show.loading import load, show
-    from chimera_lab.studies.conduct import run_folder
-
-    return page.figure(show(load(run_folder(folder, row, "seed-0")), None, None, None, None))
+    """The influence map of the first test sample."""
+    return page.figure(show_model(load(run_folder(folder, row, "seed-0")), None, None, None, None))

@@ -1,6 +1,6 @@
 "use strict";
-// Maps of influence. Each figure.map holds its data as JSON; pointing at a node shows what it hears, a click or the
-// arrow keys choose one, the menus choose layer and head.
+// Maps of influence. Each figure.map holds its data as JSON. Pointing at a node shows the influence of all nodes on it;
+// a click or the arrow keys select a node, the menus select layer and head.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -12,7 +12,7 @@ function make(parent, name, attributes = {}, text = "") {
   return parent.appendChild(element);
 }
 
-// Colours: the page's ramp, read again when light turns to dark.
+// Colours: the page's ramp, read again when the colour scheme changes.
 
 let ramp = [];
 
@@ -33,7 +33,7 @@ const css = rgb => `rgb(${rgb.join(",")})`;
 const inkOn = rgb => 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2] > 140 ? "#1d1827" : "#fdfcff";
 const short = value => value === 0 ? "0" : value >= 0.01 ? value.toFixed(2) : value.toExponential(0).replace("e-", "e−");
 
-// Drawings: each kind gives places of nodes, and paints shares from 0 to 1, one for each node, with one node chosen.
+// Drawings: each kind returns the places of its nodes, and a function that paints one value from 0 to 1 for each node.
 
 function drawImage(box, map) {
   const { rows, columns, source } = map.drawing, panels = make(box, "div", { class: "panels pair" });
@@ -124,7 +124,7 @@ function drawLink(lines, [ax, ay], [bx, by], strokes, radius, directed) {
   }
 }
 
-// An edge from a node to itself: a ring behind it, on the side that is away from the others.
+// A self-loop: a ring behind the node, on the side away from the other nodes.
 
 function drawLoop(lines, [x, y], [mx, my], radius) {
   const length = Math.hypot(x - mx, y - my), far = radius * 0.8;
@@ -132,7 +132,7 @@ function drawLoop(lines, [x, y], [mx, my], radius) {
   make(lines, "circle", { class: "loop", cx: x + ux * far, cy: y + uy * far, r: radius * 0.7 });
 }
 
-// The whole matrix: row i is what node i hears. Pointing at a row chooses its node.
+// The whole matrix: row i is the influence of all nodes on node i. Pointing at a row selects its node.
 
 function drawMatrix(box, map, choose) {
   const size = map.labels.length, canvas = make(box.querySelector(".panels"), "canvas", { width: size, height: size });
@@ -173,12 +173,12 @@ function open(figure) {
   const drawing = drawings[map.kind](box, map);
   const legend = make(figure, "div", { class: "legend" });
   const ends = [make(legend, "span"), make(legend, "i"), make(legend, "span")];
-  const says = make(figure, "p", { class: "says", "aria-live": "polite" });
+  const status = make(figure, "p", { class: "status", "aria-live": "polite" });
   let pinned = map.first;
-  const choose = (node, pin) => { if (pin) pinned = kept(node); show(kept(node)); };
+  const choose = (node, pin) => { if (pin) pinned = available(node); show(available(node)); };
   const paintMatrix = map.matrix ? drawMatrix(box, map, choose) : null;
 
-  function kept(node) { // the nearest node whose row is here
+  function available(node) { // the nearest node whose row is included
     if (map.nodes.includes(node)) return node;
     const places = drawing.places(), far = k => Math.hypot(places[k][0] - places[node][0], places[k][1] - places[node][1]);
     return map.nodes.reduce((best, k) => far(k) < far(best) ? k : best);
@@ -192,16 +192,16 @@ function open(figure) {
   function show(node) {
     const codes = plane(), at = map.nodes.indexOf(node), row = codes.subarray(at * T, (at + 1) * T);
     const [low, high] = codes.reduce(([a, b], code) => [code ? Math.min(a, code) : a, Math.max(b, code)], [255, 1]);
-    const share = code => Math.max(0, code - low) / Math.max(1, high - low); // the colours span what this choice holds
+    const share = code => Math.max(0, code - low) / Math.max(1, high - low); // the colours span the values of this layer and head
     drawing.paint(Array.from(row, share), node);
     if (paintMatrix) paintMatrix(Array.from(codes, share), node);
     ends[0].textContent = `≤ ${short(value(low))}`;
     ends[2].textContent = short(value(high));
     const name = k => map.kind === "words" ? `“${map.labels[k]}”` : map.labels[k];
-    const loudest = [...row.keys()].filter(k => k !== node && row[k]).sort((a, b) => row[b] - row[a] || a - b).slice(0, 4);
-    const list = loudest.map(k => `${name(k)} ${short(value(row[k]))}`).join(", ");
-    says.textContent = `${map.node} ${name(node)} hears itself ${short(value(row[node]))}`
-      + (list ? `, and loudest ${list}` : ", and nothing else");
+    const strongest = [...row.keys()].filter(k => k !== node && row[k]).sort((a, b) => row[b] - row[a] || a - b).slice(0, 4);
+    const list = strongest.map(k => `${name(k)} ${short(value(row[k]))}`).join(", ");
+    status.textContent = `Influence on ${map.node} ${name(node)}: itself ${short(value(row[node]))}`
+      + (list ? `; strongest others: ${list}` : "; no other");
   }
 
   const nodeOf = event => event.target.closest("[data-node]");
@@ -219,7 +219,7 @@ function open(figure) {
   show(pinned);
 }
 
-// The node that an arrow key leads to: the nearest in that direction; words also follow one another.
+// The node that an arrow key selects: the nearest in that direction; for words, the next or previous one.
 function next(map, places, from, [dx, dy]) {
   if (map.kind === "words" && dx) {
     const at = map.nodes.indexOf(from) + dx;

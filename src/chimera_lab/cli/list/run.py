@@ -1,32 +1,19 @@
-"""`chimera list`: recipes and models, or one recipe with all its settings."""
+"""Print the recipes and models, or the settings of one recipe."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+import rich
+from rich.table import Table
 
-    from rich.table import Table
-
-    from chimera_lab.recipes import Scale
-
-EXAMPLE = "chimera list image/digits"
-
-
-def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
-    """The options of the command."""
-    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="show this one with its settings")
-    parser.add_argument(
-        "--scale", choices=("paper", "laptop"), help="of RECIPE, the laptop's where it exists; or of all listed"
-    )
+from chimera_lab.recipes import Scale, all_recipes, find_recipe
+from chimera_lab.training.settings import keys
+from chimera_ssm.models import list_models
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print one table, or two."""
-    import rich
-
+    """Print the tables."""
     if args.recipe is not None:
         rich.print(_settings(args.recipe, args.scale))
         return
@@ -35,10 +22,6 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _recipes(scale: Scale | None) -> Table:
-    from rich.table import Table
-
-    from chimera_lab.recipes import all_recipes
-
     table = Table("recipe", "scales", "", title="recipes: chimera train RECIPE")
     for name, entry in all_recipes().items():
         if scale is None or scale in entry.scales:
@@ -47,10 +30,6 @@ def _recipes(scale: Scale | None) -> Table:
 
 
 def _models() -> Table:
-    from rich.table import Table
-
-    from chimera_ssm.models import list_models
-
     title = 'models: chimera_ssm.create_model("…")'
     table = Table("model", title=title, min_width=len(title))
     for name in list_models():
@@ -59,11 +38,6 @@ def _models() -> Table:
 
 
 def _settings(name: str, scale: Scale | None) -> Table:
-    from rich.table import Table
-
-    from chimera_lab.recipes import all_recipes, find_recipe
-    from chimera_lab.training.settings import keys
-
     recipe = find_recipe(name, scale)
     table = Table("setting", "value", "", title=f"{name}: {all_recipes()[name].doc}")
     for key in keys(type(recipe)):

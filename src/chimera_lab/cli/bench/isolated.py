@@ -1,4 +1,4 @@
-"""A case in a process of its own, with its ordinary settings: what malloc does depends on what ran earlier."""
+"""Measure a case in a separate process: the behaviour of malloc depends on what a process ran before."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 
 from chimera_lab.cli.bench.cases import Case, pick
-from chimera_lab.cli.bench.measure import Comparison, Result, measure
+from chimera_lab.cli.bench.measure import Result, TimeRatio, measure
 
 
-def measure_alone(case: Case, seconds: float, threads: int | None) -> Result:
-    """Measure a registered case, with so many threads; as many as PyTorch likes if ``None``."""
+def measure_isolated(case: Case, seconds: float, threads: int | None) -> Result:
+    """Measure a registered case in a new process with ``threads`` threads; PyTorch's default if ``None``."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         try:
             return Result(case, *pool.submit(_figures, case.name, seconds, threads).result())
         except BrokenProcessPool as error:
             raise ValueError(
-                f"{case.name} was ended by the system, which happens where memory is short; leave it out with --only"
+                f"{case.name} was killed by the system, probably because memory ran out; select other cases with --only"
             ) from error
 
 
 def _figures(
     name: str, seconds: float, threads: int | None
-) -> tuple[Comparison, Comparison | None, tuple[int, int] | None]:
-    """What a result says apart from its case, which cannot be sent."""
+) -> tuple[TimeRatio, TimeRatio | None, tuple[int, int] | None]:
+    """The fields of a `Result` except for its case, which cannot be pickled."""
     import torch
 
     if threads is not None:

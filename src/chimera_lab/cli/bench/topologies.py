@@ -1,4 +1,4 @@
-"""Topologies to measure on, by size; each function gives what one `mix` sums over."""
+"""Topologies to measure on, by size; each function returns the topologies that one `mix` sums over."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def line_both_ways(num_nodes: int) -> tuple[Topology, ...]:
 
 @cache
 def undirected_line(num_nodes: int) -> tuple[Topology, ...]:
-    """The line with influence running both ways at once."""
+    """The undirected line."""
     return (chimera.UndirectedLine(num_nodes),)
 
 
 @cache
 def grid_dags(*shape: int) -> tuple[Topology, ...]:
-    """A grid seen from each of its corners."""
+    """The DAGs of a grid, one from each corner."""
     return chimera.Grid(shape).dags()
 
 

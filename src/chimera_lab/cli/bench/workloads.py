@@ -1,10 +1,10 @@
-"""What is measured: a mixer, attention, masks, dense inverses. Declared as data, built when their turn comes."""
+"""Workloads to measure: a mix, attention, masks, dense inverses. Inputs are drawn by `build`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import chimera_ssm as chimera
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 Topologies = Callable[[], "tuple[Topology, ...]"]
 
 
-class Work(Protocol):
-    """Something to time."""
+class Workload(Protocol):
+    """A computation to time."""
 
     def build(self) -> Steps:
         """Draw the inputs, with a fixed seed."""
@@ -30,7 +30,7 @@ class Steps:
 
     Attributes:
         function: computes the result.
-        leaves: the tensors that get a gradient; none if there is a forward only.
+        leaves: the tensors to differentiate with respect to; none if there is only a forward pass.
         gradient: the gradient of the result.
     """
 
@@ -39,14 +39,14 @@ class Steps:
     gradient: Tensor | None = None
 
     def forward(self) -> None:
-        """The result alone."""
+        """Compute the result."""
         import torch
 
         with torch.no_grad():
             self.function()
 
     def forward_backward(self) -> None:
-        """The result and the gradient in every leaf."""
+        """Compute the result and the gradient with respect to every leaf."""
         import torch
 
         torch.autograd.grad(self.function(), self.leaves, self.gradient)
@@ -58,9 +58,9 @@ class Mix:
 
     Attributes:
         topologies: what the mix sums over.
-        batch: size of the batch on these topologies; ``None`` for no such dimension, as on a union of graphs.
-        sets: for each topology the number of its B and C; each has its own if omitted.
-        solver: makes the solver to ask for; the library chooses if omitted.
+        batch: batch size; ``None`` for inputs without a batch dimension, as on a union of graphs.
+        sets: for each topology the index of its B and C; if omitted, they are not shared.
+        solver: creates the solver to use; the library chooses if omitted.
     """
 
     topologies: Topologies
@@ -87,7 +87,7 @@ class Mix:
         Cs, Bs = ([leaf(1, T, self.state_size) for _ in range(max(sets) + 1)] for _ in range(2))
         V, gradient = leaf(self.heads, T, self.head_size), leaf(self.heads, T, self.head_size).detach()
         solver = None if self.solver is None else self.solver()
-        C, B = [Cs[s] for s in sets], [Bs[s] for s in sets]  # the same tensors again: a mix uses them once
+        C, B = [Cs[s] for s in sets], [Bs[s] for s in sets]  # shared tensors: a mix reads them once
         return Steps(
             lambda: chimera.mix(topologies, weights, C, B, V, scales, solver),
             [*weights, *scales, *Cs, *Bs, V],
@@ -113,66 +113,6 @@ class Attention:
         q, k, v, gradient = (torch.randn(shape, generator=generator) for _ in range(4))
         leaves = [x.requires_grad_() for x in (q, k, v)]
         return Steps(lambda: scaled_dot_product_attention(q, k, v), leaves, gradient)
-
-
-@dataclass(frozen=True)
-class TrainingStep:
-    """Loss and gradients of a whole image classifier of the base size: ``mixer`` is ``"chimera"`` or ``"vit"``."""
-
-    mixer: str
-    image_size: int
-    batch: int = 1
-
-    def model(self) -> Any:
-        """``chimera_image_base`` or ViT-B, which has 12 layers where Chimera has 23."""
-        sizes = {"num_labels": 1000, "image_size": self.image_size}
-        if self.mixer == "chimera":
-            return chimera.create_model("chimera_image_base", **sizes)
-        return chimera.image_classifier(self.mixer, num_hidden_layers=12, **sizes)
-
-    def build(self) -> Steps:
-        import torch
-
-        torch.manual_seed(0)
-        model = self.model()
-        images = torch.randn(self.batch, 3, self.image_size, self.image_size)
-        labels = torch.randint(1000, (self.batch,))
-        return Steps(lambda: model(pixel_values=images, labels=labels).loss, [*model.parameters()])
-
-
-@dataclass(frozen=True)
-class TextStep:
-    """Loss of masked words by a whole model of the base size: ``mixer`` is ``"chimera"`` or ``"bert"``.
-
-    As in training, 30 % of the words are masked and only these are decoded. BERT is without dropout, which Chimera
-    has not.
-    """
-
-    mixer: str
-    length: int
-    batch: int = 1
-
-    def model(self) -> Any:
-        """``chimera_text_base`` or BERT-B."""
-        if self.mixer == "chimera":
-            return chimera.create_model("chimera_text_base")
-        return chimera.text_model(self.mixer, num_hidden_layers=12, max_length=max(512, self.length), dropout=0.0)
-
-    def build(self) -> Steps:
-        import torch
-        from torch.nn.functional import cross_entropy
-
-        torch.manual_seed(0)
-        model = self.model()
-        words = torch.Generator().manual_seed(0)  # the same for both, whatever the models have drawn
-        ids = torch.randint(1000, 30_000, (self.batch, self.length), generator=words)
-        asked = torch.rand(ids.shape, generator=words) < 0.3
-
-        def loss() -> Tensor:
-            features = model.base_model(input_ids=ids).last_hidden_state
-            return cross_entropy(model.cls(features[asked]), ids[asked])
-
-        return Steps(loss, [*model.parameters()])
 
 
 @dataclass(frozen=True)
@@ -208,7 +148,7 @@ class DenseInverse:
 
 
 def adjacency(topology: Topology, lead: tuple[int, ...], generator: Generator) -> Adjacency:
-    """Bounded random weights ``[*lead, E]`` and factors of B̄, by the parameterisation that suits the topology."""
+    """Bounded random weights ``[*lead, E]`` and factors of B̄, by the parameterisation for this kind of topology."""
     import torch
 
     def steps(*shape: int, largest: float = 0.1) -> Tensor:

@@ -1,4 +1,4 @@
-"""Data that are not here, for counting: as many samples of the same sizes, with nothing in them."""
+"""Synthetic data in place of data sets that must be downloaded: as many samples of the same sizes, without content."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from chimera_lab.training.task import Task
 
 
 @dataclass(frozen=True)
-class Graphs:
-    """What the benchmark says of a data set: training graphs, mean nodes and directed edges, labels."""
+class GraphStatistics:
+    """Published statistics of a data set: training graphs, mean nodes and directed edges, kind and number of labels."""
 
     count: int
     nodes: int
@@ -29,22 +29,22 @@ class Graphs:
     labels: int
 
 
-#: Training images and classes.
+#: Number of training images and of classes.
 IMAGES = {"imagenet": (1_281_167, 1000)}
 
-#: Words of the vocabulary that comes with a tokenizer's name.
+#: Vocabulary sizes of named tokenizers.
 VOCABULARIES = {"bert-base-uncased": 30_522}
 
 GRAPHS = {
-    "peptides-func": Graphs(10_873, 151, 308, LABELS, 10),
-    "peptides-struct": Graphs(10_873, 151, 308, REGRESSION, 11),
-    "pascalvoc-sp": Graphs(8_498, 479, 2_710, CLASSES, 21),
-    "coco-sp": Graphs(113_286, 477, 2_694, CLASSES, 81),
+    "peptides-func": GraphStatistics(10_873, 151, 308, LABELS, 10),
+    "peptides-struct": GraphStatistics(10_873, 151, 308, REGRESSION, 11),
+    "pascalvoc-sp": GraphStatistics(8_498, 479, 2_710, CLASSES, 21),
+    "coco-sp": GraphStatistics(113_286, 477, 2_694, CLASSES, 81),
 }
 
 
 def task_without_data(recipe: Recipe) -> Task:
-    """The task of a recipe; data sets that one has to fetch are replaced by stand-ins, others are read."""
+    """The task of a recipe; data sets that must be downloaded are replaced by synthetic data, others are read."""
     task: Any = recipe.task()
     if recipe.kind == "image" and recipe.data in IMAGES:
         task.images = _images(*IMAGES[recipe.data], size=task.recipe.image_size, channels=task.recipe.num_channels)
@@ -61,8 +61,8 @@ def _images(count: int, classes: int, size: int, channels: int) -> ImageData:
     return ImageData(images, images, tuple(map(str, range(classes))))
 
 
-class _Words:
-    """As much of a tokenizer as masking and models look at."""
+class _Tokenizer:
+    """The part of a tokenizer that masking and models use."""
 
     pad_token_id, cls_token_id, sep_token_id, mask_token_id = 0, 1, 2, 3
     all_special_ids = [0, 1, 2, 3]  # noqa: RUF012
@@ -86,49 +86,51 @@ class _Blocks(Samples):
 
 
 class _Text(NamedTuple):
-    """As much of `TextData` as training looks at."""
+    """The part of `TextData` that training uses."""
 
     train: Samples
     test: Samples
-    tokenizer: _Words
+    tokenizer: _Tokenizer
 
 
 def _text(tokens: int, length: int, words: int) -> _Text:
     blocks = _Blocks(tokens // (length - 2), length, words)
-    return _Text(blocks, blocks, _Words(words))
+    return _Text(blocks, blocks, _Tokenizer(words))
 
 
-def _graphs(facts: Graphs) -> GraphData:
-    molecular = facts.problem != CLASSES
-    edges = _molecule(facts) if molecular else _planar(facts)
+def _graphs(statistics: GraphStatistics) -> GraphData:
+    molecular = statistics.problem != CLASSES
+    edges = _molecule(statistics) if molecular else _planar(statistics)
     node_values, edge_values = feature_values() if molecular else (14, 2)
-    labels: np.ndarray = np.zeros(facts.nodes, np.int64) if facts.problem == CLASSES else np.zeros((1, facts.labels))
-    graph = Graph(_features(facts.nodes, node_values), edges, _features(edges.shape[1], edge_values), labels)
-    samples = Part(GraphStore.of([graph]), torch.zeros(facts.count, dtype=torch.int64))
+    labels: np.ndarray = (
+        np.zeros(statistics.nodes, np.int64) if statistics.problem == CLASSES else np.zeros((1, statistics.labels))
+    )
+    graph = Graph(_features(statistics.nodes, node_values), edges, _features(edges.shape[1], edge_values), labels)
+    samples = Part(GraphStore.of([graph]), torch.zeros(statistics.count, dtype=torch.int64))
     level = "graph" if molecular else "node"
-    return GraphData(samples, samples, samples, node_values, edge_values, level, facts.problem, facts.labels)
+    return GraphData(samples, samples, samples, node_values, edge_values, level, statistics.problem, statistics.labels)
 
 
 def _features(rows: int, values: int | list[int]) -> np.ndarray:
     return np.zeros((rows, values), np.float32) if isinstance(values, int) else np.zeros((rows, len(values)), np.int64)
 
 
-def _molecule(facts: Graphs) -> np.ndarray:
-    """A chain with rings of six along it, as many as there are bonds left."""
-    rings = facts.edges // 2 - (facts.nodes - 1)
-    starts = np.linspace(0, facts.nodes - 6, rings).astype(int)
-    bonds = [(k, k + 1) for k in range(facts.nodes - 1)] + [(k, k + 5) for k in starts.tolist()]
+def _molecule(statistics: GraphStatistics) -> np.ndarray:
+    """A chain with rings of six nodes, as many as the number of edges requires."""
+    rings = statistics.edges // 2 - (statistics.nodes - 1)
+    starts = np.linspace(0, statistics.nodes - 6, rings).astype(int)
+    bonds = [(k, k + 1) for k in range(statistics.nodes - 1)] + [(k, k + 5) for k in starts.tolist()]
     return _both_ways(np.array(bonds))
 
 
-def _planar(facts: Graphs) -> np.ndarray:
-    """A triangulation of random points, less some edges."""
+def _planar(statistics: GraphStatistics) -> np.ndarray:
+    """A triangulation of random points, without some of its edges."""
     from scipy.spatial import Delaunay
 
     draw = np.random.default_rng(0)
-    triangles = Delaunay(draw.random((facts.nodes, 2))).simplices
+    triangles = Delaunay(draw.random((statistics.nodes, 2))).simplices
     sides = np.unique(np.sort(np.concatenate([triangles[:, [a, b]] for a, b in ((0, 1), (1, 2), (2, 0))])), axis=0)
-    kept = draw.permutation(len(sides))[: facts.edges // 2]
+    kept = draw.permutation(len(sides))[: statistics.edges // 2]
     return _both_ways(sides[np.sort(kept)])
 
 

@@ -1,0 +1,39 @@
+"""Run a study with a progress bar."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from chimera_lab.studies.conduct import RowResult, Workers, conduct, count_steps
+from chimera_lab.studies.study import Study
+from chimera_lab.training.lock import held
+from chimera_lab.training.recipe import Machine
+
+
+def run_with_progress(
+    study: Study, folder: Path, jobs: int, machine: Machine
+) -> tuple[dict[str, RowResult], dict[str, dict[str, RowResult]]]:
+    """Run a study and the studies that follow it; returns the results of both."""
+    for follow_up in study.then.values():
+        if follow_up.majority:
+            follow_up.recipe.task().majority()  # if its data are missing, fail before an hour of training
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("runs", total=count_steps(study))
+        workers = Workers(
+            jobs, lambda line: console.print(line, highlight=False), lambda _: progress.advance(bar), machine
+        )
+        try:
+            with held(folder):
+                results = conduct(study, folder, workers)
+                follow_ups = {
+                    name: conduct(follow_up, folder / name, workers, (folder, study))
+                    for name, follow_up in study.then.items()
+                }
+                return results, follow_ups
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("interrupted; the same command continues from here") from None

@@ -1,0 +1,83 @@
+"""Count the FLOPs, memory traffic and live memory of the operations that PyTorch executes."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry, shape_wrapper
+
+#: Operations that read only as much of their first tensor as they write.
+_PICKING = ("index", "index_select", "gather", "embedding", "constant_pad_nd")
+_CONVOLUTIONS = torch.ops.aten.convolution, torch.ops.aten.convolution_backward
+
+
+def convolution_backward_flops(grad: Any, x: Any, weight: Any, *options: Any, **_: Any) -> int:
+    """The forward FLOPs for each requested gradient; PyTorch's formula ignores groups."""
+    return 2 * prod(grad) * prod(weight[1:]) * sum(options[-1][:2])
+
+
+class Traffic(TorchDispatchMode):
+    """Counts bytes read and written, FLOPs and live memory of operations. Views and reshapes cost nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.half_flops = self.single_flops = self.bytes_moved = 0.0
+        self.operations = self.live_bytes = self.activation_bytes = self.largest_bytes = 0
+        self._known: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        read = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        written = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
+        storages = {x.untyped_storage()._cdata for x in read}
+        if all(x.untyped_storage()._cdata in storages for x in written) and not func._schema.is_mutable:
+            return out
+        self.operations += 1
+        for x in written:
+            self._track(x)
+        self._count(func, args, kwargs, out, read, written)
+        return out
+
+    def end_of_forward(self) -> None:
+        """Record the live memory, which is saved for the backward pass."""
+        self.activation_bytes = self.live_bytes
+
+    def _count(self, func: Any, args: Any, kwargs: Any, out: Any, read: list[Tensor], written: list[Tensor]) -> None:
+        kind = func.overloadpacket
+        formula = shape_wrapper(convolution_backward_flops) if kind is _CONVOLUTIONS[1] else flop_registry.get(kind)
+        if formula is not None:
+            flops = formula(*args, **(kwargs or {}), out_val=out)
+            if written[0].dtype in (torch.float16, torch.bfloat16):
+                self.half_flops += flops
+            else:
+                self.single_flops += flops
+            if kind not in _CONVOLUTIONS:  # with few channels in a group, these are also memory-bound
+                return
+        if kind.__name__ in _PICKING:
+            read = written
+        self.bytes_moved += sum(_bytes(x) for x in (*read, *written))
+
+    def _track(self, x: Tensor) -> None:
+        storage = x.untyped_storage()
+        if storage._cdata in self._known:
+            return
+        self._known.add(storage._cdata)
+        self.live_bytes += storage.nbytes()
+        self.largest_bytes = max(self.largest_bytes, storage.nbytes())
+        weakref.finalize(storage, self._release, storage._cdata, storage.nbytes())
+
+    def _release(self, which: int, size: int) -> None:
+        self._known.discard(which)
+        self.live_bytes -= size
+
+
+def _bytes(x: Tensor) -> int:
+    """Bytes of a tensor's storage that are read; an expanded tensor is read once."""
+    return min(x.numel() * x.element_size(), x.untyped_storage().nbytes())
