@@ -1,8 +1,7 @@
-"""Graphs in memory and on disk: flat arrays, with the elimination order of each graph, planned once."""
+"""Graphs in memory and on disk, as flat arrays."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
@@ -15,20 +14,15 @@ from torch import Tensor
 
 from chimera_lab.data.cache import cached
 from chimera_lab.data.samples import Samples
-from chimera_ssm.topology import Topology
-from chimera_ssm.topology.from_edge_index import Wiring, join, restore_wiring, wire
-from chimera_ssm.topology.registry import restore
-from chimera_ssm.topology.symbolic_lu import EliminationPlan, TooMuchFill
+from chimera_ssm.topology.from_edge_index import Wiring, join, wire
 
 Array = np.ndarray
 
-#: Of the files; those of other formats are not looked at.
-_FORMAT = 2
-#: Bytes of the digest that a file of orders begins with.
-_SEAL = 32
+#: Version of the files in the cache; files of other versions are ignored.
+_FORMAT = 3
 
 
-class Graph(NamedTuple):
+class GraphSample(NamedTuple):
     """A graph with features: ``x [T, features]``, ``edge_index [2, E]``, ``edge_attr [E, features]``, labels ``y``."""
 
     x: Array
@@ -50,14 +44,13 @@ class GraphStore(Samples):
         self._wirings: dict[int, Wiring] = {}
 
     @classmethod
-    def of(cls, graphs: Iterable[Graph], notes: Sequence[str] = ()) -> GraphStore:
-        """Graphs with the order in which to eliminate their nodes, which is found here; and notes to keep with them."""
-        pairs = [(graph, _planned(graph)) for graph in graphs]  # one by one, so that a bar shows how they go on
-        if not pairs:
+    def of(cls, graphs: Iterable[GraphSample], notes: Sequence[str] = ()) -> GraphStore:
+        """Concatenate graphs; ``notes`` are stored with them."""
+        graphs = [_checked(graph) for graph in graphs]
+        if not graphs:
             raise ValueError("there are no graphs in these data")
-        if len(found := {graph.y.shape[1:] for graph, _ in pairs}) > 1:
+        if len(found := {graph.y.shape[1:] for graph in graphs}) > 1:
             raise ValueError(f"all graphs should have the same labels, found rows of the shapes {sorted(found)}")
-        graphs = [graph for graph, _ in pairs]
         arrays = {
             "x": np.concatenate([g.x for g in graphs]),
             "edge_index": np.concatenate([g.edge_index for g in graphs], axis=1).astype(np.int32),
@@ -65,7 +58,6 @@ class GraphStore(Samples):
             "nodes": np.array([len(g.x) for g in graphs]),
             "edges": np.array([g.edge_index.shape[1] for g in graphs]),
             "targets": np.array([len(g.y) for g in graphs]),
-            "order": orders([topology for _, topology in pairs]),
             "notes": np.array(list(notes), str),
         }
         if graphs[0].edge_attr is not None:
@@ -86,16 +78,11 @@ class GraphStore(Samples):
             "labels": _tensor(self.arrays["y"][targets]),
         }
         if index not in self._wirings:
-            self._wirings[index] = self._wire(index, sample)
+            self._wirings[index] = wire(sample["edge_index"], len(sample["x"]))
         sample["wiring"] = self._wirings[index]
         if "positions" in self.arrays:  # of `add_positions`
             sample["positions"] = _tensor(self.arrays["positions"][nodes])
         return sample
-
-    def _wire(self, index: int, sample: dict[str, Any]) -> Wiring:
-        wiring = wire(sample["edge_index"], len(sample["x"]))
-        adopt(wiring.topology, self.arrays["order"][self.nodes[index] : self.nodes[index + 1]])
-        return wiring
 
     def content(self, index: int) -> bytes:
         """Edges and labels: features may differ a little from machine to machine, as colours of superpixels do."""
@@ -148,96 +135,19 @@ def collate(samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return batch
 
 
-# Plans
-
-
-def plan(topology: Topology) -> EliminationPlan | None:
-    """The order in which to eliminate a graph's nodes; ``None`` where factors would not be sparse."""
-    try:
-        return topology.elimination_plan(max(topology.num_nodes**2 // 2, 1024))
-    except TooMuchFill:
-        return None
-
-
-def _planned(graph: Graph) -> Topology:
-    topology = wire(torch.from_numpy(graph.edge_index), len(graph.x)).topology
-    plan(topology)
-    return topology
-
-
-def orders(topologies: Sequence[Topology]) -> Array:
-    """The elimination orders of graphs, one after the other, int32; −1 for all nodes of a graph that has no plan."""
-    plans = [plan(t) for t in topologies]
-    pieces = [np.full(t.num_nodes, -1) if p is None else p.order for t, p in zip(topologies, plans, strict=True)]
-    return np.concatenate([np.empty(0, np.int64), *pieces]).astype("<i4")
-
-
-def adopt(topology: Topology, order: Array) -> None:
-    """Take over a graph's piece of `orders`."""
-    if order[0] >= 0:
-        topology.adopt_order(order)
+def _checked(graph: GraphSample) -> GraphSample:
+    """The graph; one whose edges lead to nodes that it does not have is refused."""
+    if graph.edge_index.size and not 0 <= graph.edge_index.min() <= graph.edge_index.max() < len(graph.x):
+        raise ValueError(
+            f"edges must join nodes from 0 to {len(graph.x) - 1}, found {graph.edge_index.min()} to "
+            f"{graph.edge_index.max()} in edge_index; correct the graph"
+        )
+    return graph
 
 
 def begins(sizes: Array) -> Array:
     """The start of each piece of a flat array, and the end of the last one."""
     return np.concatenate([[0], np.cumsum(sizes)])
-
-
-def keep_plans(graphs: Iterable[Any], path: str | Path) -> None:
-    """Find the elimination orders of PyG's graphs, or read them from a file; then `ChimeraConv` knows these graphs.
-
-    Args:
-        graphs: ``Data`` objects, or a whole data set of PyG.
-        path: a file of any name; written anew if it is not there, not whole, or not of these graphs.
-    """
-    path = Path(path)
-    topologies = [wire(g.edge_index, g.num_nodes).topology for g in graphs if g.num_nodes]
-    keys = "".join(t.key for t in topologies).encode()
-    ends = begins(np.array([t.num_nodes for t in topologies], int))
-    content = path.read_bytes() if path.is_file() else b""
-    if len(content) != _SEAL + 4 * ends[-1] or content[:_SEAL] != _seal(keys, content[_SEAL:]):
-        found = orders(topologies).tobytes()
-        return _write(path, _seal(keys, found) + found)
-    known = np.frombuffer(content, "<i4", offset=_SEAL)
-    for topology, first, last in zip(topologies, ends[:-1], ends[1:], strict=True):
-        adopt(topology, known[first:last])
-
-
-def _seal(keys: bytes, orders: bytes) -> bytes:
-    """Begins a file of orders: says of which graphs they are, and that they are as they were written."""
-    return blake2b(keys + orders, digest_size=_SEAL).digest()
-
-
-class KeepPlan:
-    """A transform of PyG: plans a graph, and keeps the plan with it as ``data.wiring``.
-
-    `ChimeraForGraphs` takes these over from a batch, whichever process made them. As ``pre_transform`` of a data set
-    the work is done once and kept with its files; as ``transform`` it is done by the loader's workers. Models made of
-    `ChimeraConv`, which is not given the batch itself, are served by `keep_plans`. A plan is of just these edges: of a
-    graph that another transform changes afterwards it is not used, so that this one should be the last. Of a ``Batch``
-    each graph is planned.
-
-    Example:
-        >>> LRGBDataset(root, "Peptides-func", pre_transform=KeepPlan())
-    """
-
-    def __call__(self, data: Any) -> Any:
-        """The same graph with its wiring."""
-        if not data.num_nodes:
-            data.wiring = ()  # PyG batches what all graphs have, and takes None for nothing
-            return data
-        data.wiring = wire(data.edge_index, data.num_nodes, getattr(data, "batch", None))
-        for graph in data.wiring.topology.parts:
-            plan(graph)
-        return data
-
-    def __repr__(self) -> str:
-        return "KeepPlan()"
-
-
-# What `KeepPlan` adds to the files of a data set, which PyG reads with weights_only=True. Classes are not among them:
-# these could be filled with anything, while the functions that pickles are made of check what they are given.
-torch.serialization.add_safe_globals([restore_wiring, restore])
 
 
 # Files
@@ -261,17 +171,6 @@ def kept(name: str, source: bytes, make: Callable[[], GraphStore]) -> GraphStore
         path = cached(f"graphs/{name}.npz", (_FORMAT, blake2b(source).hexdigest()), write)
         return made[0] if made else GraphStore.load(path)
     return made[0] if made else make()
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file of just this name, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        draft.write_bytes(content)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _tensor(array: Array) -> Tensor:

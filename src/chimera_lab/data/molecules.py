@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from chimera_lab.data.files import read_lines, reason
-from chimera_lab.data.graph_store import Graph, GraphStore, kept
+from chimera_lab.data.graph_store import GraphSample, GraphStore, kept
 from chimera_lab.data.progress import each
 
 Array = np.ndarray
@@ -87,7 +87,7 @@ def molecule_store(rows: Sequence[Row], where: Path, remedy: str = "") -> GraphS
     with each(rows, f"reading {len(rows):,} molecules of {where.name}") as read:
         for row in read:
             try:
-                graphs.append(Graph(*molecule_graph(row.smiles), row.y))
+                graphs.append(GraphSample(*molecule_graph(row.smiles), row.y))
             except ValueError as error:
                 notes.append(f"{where.name}, line {row.line}: {error}")
                 if remedy:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from chimera_lab.data.graph import CLASSES, LABELS, REGRESSION, GraphData
-from chimera_lab.data.graph_store import Graph, GraphStore
+from chimera_lab.data.graph_store import GraphSample, GraphStore
 from chimera_lab.data.image import ImageData, Images
 from chimera_lab.data.molecules import feature_values
 from chimera_lab.data.samples import Part, Samples
@@ -103,7 +103,7 @@ def _graphs(facts: Graphs) -> GraphData:
     edges = _molecule(facts) if molecular else _planar(facts)
     node_values, edge_values = feature_values() if molecular else (14, 2)
     labels: np.ndarray = np.zeros(facts.nodes, np.int64) if facts.problem == CLASSES else np.zeros((1, facts.labels))
-    graph = Graph(_features(facts.nodes, node_values), edges, _features(edges.shape[1], edge_values), labels)
+    graph = GraphSample(_features(facts.nodes, node_values), edges, _features(edges.shape[1], edge_values), labels)
     samples = Part(GraphStore.of([graph]), torch.zeros(facts.count, dtype=torch.int64))
     level = "graph" if molecular else "node"
     return GraphData(samples, samples, samples, node_values, edge_values, level, facts.problem, facts.labels)
