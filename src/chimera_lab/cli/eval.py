@@ -36,12 +36,12 @@ def run(args: argparse.Namespace) -> None:
     import rich
     from rich.table import Table
 
-    from chimera_lab.training.bookkeeper import Interrupted
     from chimera_lab.training.checkpoints import best_path
     from chimera_lab.training.files import write_json
     from chimera_lab.training.fit import evaluate, latest_checkpoint
     from chimera_lab.training.lock import held
     from chimera_lab.training.run import open_run
+    from chimera_lab.training.stopping import Interrupted
 
     if args.json is not None and not args.json.parent.is_dir():
         raise ValueError(f"cannot write {args.json}: there is no folder {args.json.parent}; create it first")

@@ -13,7 +13,7 @@ from chimera_lab.cli.train import add_settings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from chimera_lab.studies.conduct import RowResult
+    from chimera_lab.studies.results import RowResult
 
 #: Settings of the recipes text/glue-… that may be changed, for all tasks alike.
 _SETTINGS = ("lr", "epochs", "batch_size", "train_limit", "length")
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 def run(args: argparse.Namespace) -> None:
     """Fine-tune on each task, or go on with it, and write the table."""
     from chimera_lab.studies.glue import glue_studies, glue_table
-    from chimera_lab.training.recipe import Machine
+    from chimera_lab.training.recipe import RuntimeConfig
 
     for name in ("seeds", "jobs"):
         if getattr(args, name) < 1:
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
     )
     results: dict[str, dict[str, RowResult]] = {}
     for name, study in studies.items():
-        results[name], then = conduct_with_bar(study, folder / name, args.jobs, Machine(devices=1))
+        results[name], then = conduct_with_bar(study, folder / name, args.jobs, RuntimeConfig(devices=1))
         results |= then
     text = f"# GLUE\n\nMeasured by `{args.command_line}`.\n\n{glue_table(results)}"
     write_report(text, folder / "report.md", args.docs)

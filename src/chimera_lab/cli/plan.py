@@ -91,7 +91,7 @@ def _scale(name: str, asked: str | None) -> Any:
 
 
 def _machine(args: argparse.Namespace, bf16: bool) -> Any:
-    from chimera_lab.training.recipe import Machine
+    from chimera_lab.training.recipe import RuntimeConfig
 
     if min(args.gpus, args.per_node) < 1 or args.gpus % min(args.gpus, args.per_node):
         raise ValueError(
@@ -101,7 +101,7 @@ def _machine(args: argparse.Namespace, bf16: bool) -> Any:
     precision = args.precision or ("bf16" if bf16 else "16")
     if precision == "bf16" and not bf16:
         raise ValueError(f"the {args.gpu} does not compute in bf16; use --precision 16 or 32")
-    return Machine(
+    return RuntimeConfig(
         accelerator="gpu", devices=per_node, nodes=args.gpus // per_node, strategy=args.strategy, precision=precision
     )
 

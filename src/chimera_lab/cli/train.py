@@ -28,7 +28,7 @@ _FOLDER = "CHIMERA_RUN_FOLDER"  # tells further processes of a run which folder 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """The options of the command, and the settings of the recipe that is named in ``argv``."""
-    from chimera_lab.training.recipe import Machine
+    from chimera_lab.training.recipe import RuntimeConfig
     from chimera_lab.training.settings import keys
 
     parser.usage = "chimera train RECIPE [--out FOLDER] [--KEY VALUE …]\n       chimera train --resume RUN"
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--scale", choices=("paper", "laptop"), help="the laptop's where it exists")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="of the run; runs/<recipe>-<time> if omitted")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="continue a run, or from one of its checkpoints")
-    add_settings(parser, "how to compute", keys(Machine), Machine())
+    add_settings(parser, "how to compute", keys(RuntimeConfig), RuntimeConfig())
     recipe, name = recipe_in(argv)
     if recipe is not None:
         add_settings(parser, f"settings of {name}", keys(type(recipe)), recipe)
@@ -59,9 +59,9 @@ def add_settings(parser: argparse.ArgumentParser, title: str, keys: Sequence[Key
 def run(args: argparse.Namespace) -> None:
     """Train to the end, and say where everything is."""
     with _new(args) if args.resume is None else _resumed(args) as (run, checkpoint):
-        from chimera_lab.training.bookkeeper import Interrupted
         from chimera_lab.training.fit import train
         from chimera_lab.training.lock import is_first_process
+        from chimera_lab.training.stopping import Interrupted
 
         def begun() -> None:
             new = f"run folder: {run.folder}"
@@ -82,13 +82,13 @@ def _new(args: argparse.Namespace) -> Generator[tuple[Run, None]]:
     """A new run in a folder of its own, from which other processes are kept out."""
     from chimera_lab.recipes import find_recipe
     from chimera_lab.training.lock import held, is_first_process
-    from chimera_lab.training.recipe import Machine
+    from chimera_lab.training.recipe import RuntimeConfig
     from chimera_lab.training.run import Run, new_folder
 
     if args.recipe is None:
         raise ValueError("which recipe? for example: chimera train image/digits (chimera list shows all)")
     recipe = find_recipe(args.recipe, args.scale)
-    recipe, machine = replace(recipe, **given(args, recipe)), replace(Machine(), **given(args, Machine()))
+    recipe, machine = replace(recipe, **given(args, recipe)), replace(RuntimeConfig(), **given(args, RuntimeConfig()))
     if not is_first_process():
         yield Run(Path(args.out or os.environ[_FOLDER]), args.recipe, recipe, machine), None
         return
@@ -106,7 +106,7 @@ def _resumed(args: argparse.Namespace) -> Generator[tuple[Run, Path | None]]:
     """A run to continue, from which other processes are kept out."""
     from chimera_lab.training.fit import latest_checkpoint
     from chimera_lab.training.lock import held
-    from chimera_lab.training.recipe import Machine
+    from chimera_lab.training.recipe import RuntimeConfig
     from chimera_lab.training.run import open_run
     from chimera_lab.training.settings import keys
 
@@ -114,7 +114,7 @@ def _resumed(args: argparse.Namespace) -> Generator[tuple[Run, Path | None]]:
         raise ValueError("--resume continues a run with its own recipe and folder: leave RECIPE, --scale and --out out")
     is_file = args.resume.suffix == ".ckpt"
     run = open_run(args.resume.parent.parent if is_file else args.resume)
-    run = replace(run, machine=replace(run.machine, **given(args, Machine())))
+    run = replace(run, runtime=replace(run.runtime, **given(args, RuntimeConfig())))
     if getattr(args, "data", None) is not None:
         (key,) = (key for key in keys(type(run.recipe)) if key.name == "data")
         run = replace(run, recipe=replace(run.recipe, data=key.parse(args.data)))
@@ -165,10 +165,10 @@ def _typed(key: Key) -> Any:
 
 
 def _tell(run: Run, result: dict[str, Any]) -> None:
-    from chimera_lab.training.progress import in_words
+    from chimera_lab.training.progress import format_metrics
 
     words = {"raw": "weights as trained", "ema": "averaged weights", "best": "best weights on validation data"}
     cost = f"{result['parameters']:,} parameters, {result['seconds']:.0f} s"
-    print(f"{result['evaluated_on']}: {in_words(result['metrics'])}  ({cost})")
+    print(f"{result['evaluated_on']}: {format_metrics(result['metrics'])}  ({cost})")
     print(f"model ({words[result['model']]}): {run.model}")
     print(f"curves: {run.folder / 'curves.png'}")

@@ -13,7 +13,7 @@ import torch
 from chimera_lab.data import molecules
 from chimera_lab.data.cache import cache_folder, content_digest, plain_name
 from chimera_lab.data.files import reason
-from chimera_lab.data.graph_store import GraphSample, GraphStore, kept
+from chimera_lab.data.graph_store import GraphSample, GraphStore, cached_store
 from chimera_lab.data.molecules import CLASSES, LABELS, REGRESSION
 from chimera_lab.data.positions import add_positions
 from chimera_lab.data.progress import each
@@ -243,7 +243,7 @@ def _kept(dataset: Any, name: str) -> GraphStore:
         files = [Path(path) for path in dataset.processed_paths]
     except NotImplementedError:  # made in memory
         return make()
-    return kept(name, repr((name, [content_digest(path) for path in files])).encode(), make)
+    return cached_store(name, repr((name, [content_digest(path) for path in files])).encode(), make)
 
 
 def _item(dataset: Any, number: int, name: str) -> GraphSample:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chimera_lab.data.cache import cached
+from chimera_lab.data.cache import cached_value
 from chimera_lab.data.samples import Samples
 from chimera_ssm.topology.from_edge_index import Wiring, join, wire
 
@@ -150,10 +149,7 @@ def begins(sizes: Array) -> Array:
     return np.concatenate([[0], np.cumsum(sizes)])
 
 
-# Files
-
-
-def kept(name: str, source: bytes, make: Callable[[], GraphStore]) -> GraphStore:
+def cached_store(name: str, source: bytes, make: Callable[[], GraphStore]) -> GraphStore:
     """A store from its file in the cache, or made and written there.
 
     Args:
@@ -161,16 +157,8 @@ def kept(name: str, source: bytes, make: Callable[[], GraphStore]) -> GraphStore
         source: what the graphs are made of, or a digest of it; another source has another file.
         make: makes the store.
     """
-    made: list[GraphStore] = []
-
-    def write(path: Path) -> None:
-        made.append(make())
-        made[0].save(path)
-
-    with suppress(OSError):  # a full or read-only disk: the graphs are there all the same
-        path = cached(f"graphs/{name}.npz", (_FORMAT, blake2b(source).hexdigest()), write)
-        return made[0] if made else GraphStore.load(path)
-    return made[0] if made else make()
+    key = _FORMAT, blake2b(source).hexdigest()
+    return cached_value(f"graphs/{name}.npz", key, make, GraphStore.save, GraphStore.load)
 
 
 def _tensor(array: Array) -> Tensor:

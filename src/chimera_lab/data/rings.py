@@ -11,7 +11,7 @@ from chimera_lab.data.graph_store import GraphSample, GraphStore
 from chimera_lab.data.random import generator
 
 COLOURS = 4
-SPEAKS, ASKS = 1, 2
+SOURCE, QUERY = 1, 2
 TRAIN, TEST = 2048, 512
 
 
@@ -46,7 +46,7 @@ def ring(distance: int, draw: torch.Generator) -> GraphSample:
     role, y = np.zeros(size, np.int64), np.full(size, -1)
     speaker = int(torch.randint(size, (), generator=draw))
     other = (speaker + distance) % size
-    role[speaker], role[other], y[other] = SPEAKS, ASKS, colour[speaker]
+    role[speaker], role[other], y[other] = SOURCE, QUERY, colour[speaker]
     nodes = np.arange(size)
     ends = np.stack([nodes, (nodes + 1) % size])
     edges = ends if size == 2 else np.concatenate([ends, ends[::-1]], axis=1)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from chimera_lab.data.cache import content_digest
-from chimera_lab.data.graph_store import GraphSample, GraphStore, kept
+from chimera_lab.data.graph_store import GraphSample, GraphStore, cached_store
 from chimera_lab.data.image import SUFFIXES, open_image, read_image
 from chimera_lab.data.progress import each
 
@@ -56,7 +56,7 @@ def _part(folder: Path, name: str, masked: bool, classes: list[str], segments: i
             return GraphStore.of(_graph(image, label, segments) for image, label in images)
 
     source = [[content_digest(item) if isinstance(item, Path) else item for item in pair] for pair in pairs]
-    return kept(f"superpixels-{name}", repr((segments, COMPACTNESS, classes, source)).encode(), make)
+    return cached_store(f"superpixels-{name}", repr((segments, COMPACTNESS, classes, source)).encode(), make)
 
 
 def _with_classes(part: Path, classes: list[str]) -> list[tuple[Path, int]]:

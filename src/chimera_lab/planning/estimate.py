@@ -9,9 +9,9 @@ import torch
 from chimera_lab.planning.count import Work, count, layers_of
 from chimera_lab.planning.hardware import NETWORK, Hardware
 from chimera_lab.planning.stand_ins import task_without_data
-from chimera_lab.training.course import Course, Share
 from chimera_lab.training.loaders import train_and_evaluation
-from chimera_lab.training.recipe import Machine, Recipe
+from chimera_lab.training.recipe import Recipe, RuntimeConfig
+from chimera_lab.training.schedule import DeviceShare, StepSchedule
 
 _HALF = {"bf16": torch.bfloat16, "16": torch.float16}
 
@@ -34,7 +34,7 @@ class Estimate:
     """
 
     recipe: Recipe
-    machine: Machine
+    machine: RuntimeConfig
     device: Hardware
     parameters: int
     steps: int
@@ -82,14 +82,14 @@ class Estimate:
         return max((m for m in range(1, whole + 1) if whole % m == 0 and m * passing / self.micro <= room), default=0)
 
 
-def estimate(recipe: Recipe, machine: Machine, device: Hardware) -> Estimate:
+def estimate(recipe: Recipe, machine: RuntimeConfig, device: Hardware) -> Estimate:
     """Count a recipe's work, and estimate what it takes on so many devices."""
     layers_of(recipe)  # refuses recipes that build no model, before their data are looked for
     task = task_without_data(recipe)
     samples, _, _ = train_and_evaluation(task, recipe)
-    steps = Course.of(recipe, len(samples)).total
+    steps = StepSchedule.of(recipe, len(samples)).total
     devices = (machine.devices or 1) * machine.nodes
-    accumulate = Share.of(recipe, 0, devices).accumulate
+    accumulate = DeviceShare.of(recipe, 0, devices).accumulate
     micro = recipe.batch_size // devices // accumulate
     work = count(recipe, task, micro, _HALF.get(machine.precision))
     with torch.device("meta"):
@@ -110,12 +110,12 @@ def passes(work: Work, device: Hardware) -> dict[str, float]:
     return {"matrix products": products, "all else": traffic, "waiting for launches": waiting}
 
 
-def _sharers(machine: Machine) -> int:
+def _sharers(machine: RuntimeConfig) -> int:
     """Devices that share one set of weights."""
     return (machine.devices or 1) * machine.nodes if machine.strategy == "fsdp" else 1
 
 
-def _memory(recipe: Recipe, machine: Machine, parameters: int, work: Work) -> dict[str, float]:
+def _memory(recipe: Recipe, machine: RuntimeConfig, parameters: int, work: Work) -> dict[str, float]:
     """Weights and both momenta of AdamW in 32 bits, the average if there is one, and what a step makes.
 
     Working space is a guess: an operation reads one large tensor and writes another.
@@ -127,17 +127,17 @@ def _memory(recipe: Recipe, machine: Machine, parameters: int, work: Work) -> di
     return memory | {"gradients": 4.0 * parameters, "activations": work.kept, "working space": 2 * work.largest}
 
 
-def _optimiser_bytes(recipe: Recipe, machine: Machine, parameters: int) -> float:
+def _optimiser_bytes(recipe: Recipe, machine: RuntimeConfig, parameters: int) -> float:
     """AdamW reads four numbers a parameter and writes three; clipping reads and scales one; the average two and one."""
     numbers = 7 + 3 * bool(recipe.clip) + 3 * bool(recipe.ema)
     return 4.0 * numbers * parameters / _sharers(machine)
 
 
-def _sent_bytes(machine: Machine, parameters: int) -> float:
+def _sent_bytes(machine: RuntimeConfig, parameters: int) -> float:
     """A ring sends each gradient almost twice; FSDP sends the weights there and back again, as well."""
     devices = (machine.devices or 1) * machine.nodes
     return (3 if machine.strategy == "fsdp" else 2) * 4.0 * parameters * (devices - 1) / devices
 
 
-def _slowest_link(machine: Machine, device: Hardware) -> float:
+def _slowest_link(machine: RuntimeConfig, device: Hardware) -> float:
     return device.link if machine.nodes == 1 else min(device.link, NETWORK)

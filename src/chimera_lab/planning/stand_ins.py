@@ -14,6 +14,7 @@ from chimera_lab.data.graph_store import GraphSample, GraphStore
 from chimera_lab.data.image import ImageData, Images
 from chimera_lab.data.molecules import feature_values
 from chimera_lab.data.samples import Part, Samples
+from chimera_lab.training.kinds import create_task
 from chimera_lab.training.recipe import Recipe
 from chimera_lab.training.task import Task
 
@@ -45,7 +46,7 @@ GRAPHS = {
 
 def task_without_data(recipe: Recipe) -> Task:
     """The task of a recipe; data sets that one has to fetch are replaced by stand-ins, others are read."""
-    task: Any = recipe.task()
+    task: Any = create_task(recipe)
     if recipe.kind == "image" and recipe.data in IMAGES:
         task.images = _images(*IMAGES[recipe.data], size=task.recipe.image_size, channels=task.recipe.num_channels)
     elif recipe.kind == "text" and task.recipe.tokenizer in VOCABULARIES and task.recipe.max_tokens is not None:

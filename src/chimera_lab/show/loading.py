@@ -12,6 +12,7 @@ import torch
 
 from chimera_lab.show.view import Scene, View, view_of
 from chimera_lab.training.files import read_json, reading
+from chimera_lab.training.kinds import create_task
 from chimera_lab.training.run import Run, open_run
 
 Array = np.ndarray
@@ -38,8 +39,8 @@ class Trained:
             return None
         if self.run is None:
             raise ValueError(f"{self.folder} is a model without its data: name {instead} to look at")
-        task = self.run.recipe.task()
-        self.run.recall(task)
+        task = create_task(self.run.recipe)
+        self.run.load_metadata(task)
         samples = task.test_samples()
         if not 0 <= int(given or 0) < len(samples):
             raise ValueError(f"there are {len(samples)} test samples, numbered from 0; found {given}")

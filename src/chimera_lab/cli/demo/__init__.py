@@ -56,12 +56,12 @@ def _run(args: argparse.Namespace) -> None:
 
 def _trained(name: str, recipe: Recipe, folder: Path) -> Run:
     """The finished run in a folder: trained now, continued, or there already."""
-    from chimera_lab.training.bookkeeper import Interrupted
     from chimera_lab.training.fit import latest_checkpoint, train
-    from chimera_lab.training.recipe import Machine
+    from chimera_lab.training.recipe import RuntimeConfig
     from chimera_lab.training.run import Run, open_run
+    from chimera_lab.training.stopping import Interrupted
 
-    run = open_run(folder) if (folder / "config.yaml").exists() else Run(folder, name, recipe, Machine())
+    run = open_run(folder) if (folder / "config.yaml").exists() else Run(folder, name, recipe, RuntimeConfig())
     if run.recipe != recipe:
         raise ValueError(f"{folder} holds a run with other settings: remove it, or choose another folder with --out")
     if run.result is not None:

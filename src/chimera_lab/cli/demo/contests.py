@@ -43,10 +43,11 @@ class Contest:
     def recipes(self) -> dict[str, Recipe]:
         """The recipe of each model; the rival's width is such that it has as many parameters, within 3 %."""
         from chimera_lab.recipes import find_recipe
+        from chimera_lab.training.kinds import count_parameters, match_parameters
 
         ours = replace(find_recipe(self.recipe), **self.changes)
         theirs = replace(ours, **self.rival_changes)
-        return {OURS: ours, self.rival: theirs.with_parameters(ours.parameters())}
+        return {OURS: ours, self.rival: match_parameters(theirs, count_parameters(ours))}
 
     def in_words(self, figure: float) -> str:
         """A figure of the metric."""

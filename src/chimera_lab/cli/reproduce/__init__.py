@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from chimera_lab.studies.conduct import RowResult
+    from chimera_lab.studies.results import RowResult
     from chimera_lab.studies.study import Study
-    from chimera_lab.training.recipe import Machine
+    from chimera_lab.training.recipe import RuntimeConfig
 
 COST, _OUT = "cost", Path("runs")
 
@@ -31,7 +31,7 @@ EXAMPLE = """chimera reproduce                           (lists tables and studi
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """The options of the command."""
     from chimera_lab.cli.train import add_settings
-    from chimera_lab.training.recipe import Machine
+    from chimera_lab.training.recipe import RuntimeConfig
     from chimera_lab.training.settings import keys
 
     parser.usage = "chimera reproduce [NAME] [--scale paper] [--data FOLDER] [--out FOLDER] …"
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         "--jobs", type=int, metavar="N", help="runs at a time, which share the cores; as many as cores, one on GPUs"
     )
     parser.add_argument("--docs", type=Path, metavar="FILE", help="write the report there, too")
-    add_settings(parser, "how to compute each run", keys(Machine), _machine(None))
+    add_settings(parser, "how to compute each run", keys(RuntimeConfig), _machine(None))
 
 
 def run(args: argparse.Namespace) -> None:
@@ -61,10 +61,10 @@ def run(args: argparse.Namespace) -> None:
     from chimera_lab.studies import all_studies, find_studies
     from chimera_lab.studies.report import Block, markdown, report
     from chimera_lab.studies.tables import TABLES
-    from chimera_lab.training.settings import unknown
+    from chimera_ssm.errors import unknown_name
 
     if args.name not in (names := dict.fromkeys([*TABLES, COST, *all_studies()])):
-        raise ValueError(unknown(f"table or study {args.name!r}", args.name, names))
+        raise ValueError(unknown_name("table or study", args.name, names))
     machine, jobs = _machine(args), _jobs(args)
     studies = find_studies(args.name, args.scale)
     if args.data is not None:
@@ -97,9 +97,9 @@ def run(args: argparse.Namespace) -> None:
 def _refuse(args: argparse.Namespace, words: str, *names: str) -> None:
     """Options that were typed in vain: those of ``names``, and how to compute."""
     from chimera_lab.cli.train import given
-    from chimera_lab.training.recipe import Machine
+    from chimera_lab.training.recipe import RuntimeConfig
 
-    typed = [name for name in names if getattr(args, name) not in (None, _OUT)] + [*given(args, Machine())]
+    typed = [name for name in names if getattr(args, name) not in (None, _OUT)] + [*given(args, RuntimeConfig())]
     if typed:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in typed)
         raise ValueError(f"{words} leave {options} out")
@@ -121,12 +121,12 @@ def _list() -> None:
             rich.print(f"  [bold]{name}[/]: {study.doc}")
 
 
-def _machine(args: argparse.Namespace | None) -> Machine:
+def _machine(args: argparse.Namespace | None) -> RuntimeConfig:
     """How a run is computed: on one device unless something else was typed."""
     from chimera_lab.cli.train import given
-    from chimera_lab.training.recipe import Machine
+    from chimera_lab.training.recipe import RuntimeConfig
 
-    return replace(Machine(devices=1), **(given(args, Machine()) if args else {}))
+    return replace(RuntimeConfig(devices=1), **(given(args, RuntimeConfig()) if args else {}))
 
 
 def _jobs(args: argparse.Namespace) -> int:
@@ -141,18 +141,20 @@ def _jobs(args: argparse.Namespace) -> int:
 
 
 def conduct_with_bar(
-    study: Study, folder: Path, jobs: int, machine: Machine
+    study: Study, folder: Path, jobs: int, machine: RuntimeConfig
 ) -> tuple[dict[str, RowResult], dict[str, dict[str, RowResult]]]:
     """Conduct a study and what comes then; the results of both."""
-    for part in study.then.values():
-        if part.majority:
-            part.recipe.task().majority()  # if its data are missing, say so before an hour of training
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from chimera_lab.studies.conduct import Workers, conduct, count_steps
+    from chimera_lab.studies.runner import count_steps, run_study
+    from chimera_lab.studies.workers import Workers
+    from chimera_lab.training.kinds import create_task
     from chimera_lab.training.lock import held
 
+    for part in study.then.values():
+        if part.majority:
+            create_task(part.recipe).majority()  # if its data are missing, say so before an hour of training
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
@@ -161,9 +163,9 @@ def conduct_with_bar(
         workers = Workers(jobs, say, advance, machine)
         try:
             with held(folder):
-                results = conduct(study, folder, workers)
+                results = run_study(study, folder, workers)
                 before = folder, study
-                return results, {name: conduct(s, folder / name, workers, before) for name, s in study.then.items()}
+                return results, {name: run_study(s, folder / name, workers, before) for name, s in study.then.items()}
         except KeyboardInterrupt:
             raise KeyboardInterrupt("interrupted; the same command goes on from here") from None
 
@@ -175,12 +177,12 @@ def write_report(
     import rich
     from rich.markdown import Markdown
 
-    from chimera_lab.training.files import write_durably
+    from chimera_lab.data.files import write_atomically
 
     for file in (path, docs):
         if file is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
-            write_durably(file, lambda opened: opened.write(text.encode()))
+            write_atomically(file, lambda opened: opened.write(text.encode()))
             for name, figure in figures.items():
                 figure.savefig(file.parent / name, dpi=120)
     rich.print(Markdown(text))

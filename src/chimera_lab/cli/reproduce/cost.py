@@ -20,6 +20,7 @@ _SECONDS, _SAMPLES = {"laptop": 8.0, "paper": 60.0}, {"laptop": 32, "paper": 8}
 def pairs(scale: Scale) -> dict[str, tuple[Recipe, Recipe]]:
     """Chimera and a Transformer of the same size for each kind of data."""
     from chimera_lab.recipes import find_recipe
+    from chimera_lab.training.kinds import count_parameters, match_parameters
 
     if scale == "paper":
         peptides = find_recipe("graph/peptides-func", "paper")
@@ -36,7 +37,7 @@ def pairs(scale: Scale) -> dict[str, tuple[Recipe, Recipe]]:
     found = {}
     for what, (name, mixer) in small.items():
         ours = find_recipe(name)
-        found[what] = ours, replace(ours, mixer=mixer).with_parameters(ours.parameters())
+        found[what] = ours, match_parameters(replace(ours, mixer=mixer), count_parameters(ours))
     return found
 
 
@@ -51,7 +52,7 @@ def training_step(recipe: Recipe, samples: int) -> tuple[Callable[[], None], int
         batch = data.collate([data.sample(index) for index in range(samples)])
 
     def step() -> None:
-        task.outcome(model, batch).loss.backward()
+        task.step(model, batch).loss.backward()
         model.zero_grad()
 
     return step, sum(p.numel() for p in model.parameters())

@@ -24,7 +24,7 @@ def document(title: str, pieces: Sequence[str]) -> str:
 def pieces(study: Study, blocks: Sequence[Block], folder: Path) -> list[str]:
     """A study as pieces of HTML."""
     from chimera_lab.show import page
-    from chimera_lab.studies.conduct import run_folder
+    from chimera_lab.studies.study import run_folder
     from chimera_lab.training.run import open_run
 
     first = study.rows[0].name
@@ -52,7 +52,7 @@ def html(block: Block) -> str:
 def _chart(folder: Path, first: str, other: str) -> str:
     """Nothing for runs that are too short to have been logged."""
     from chimera_lab.show.charts import curves
-    from chimera_lab.studies.conduct import run_folder
+    from chimera_lab.studies.study import run_folder
     from chimera_lab.training.records import read_table
 
     series = {}
@@ -68,6 +68,6 @@ def _map(folder: Path, row: str) -> str:
     """What the nodes of the first test sample hear."""
     from chimera_lab.show import page
     from chimera_lab.show.loading import load, show
-    from chimera_lab.studies.conduct import run_folder
+    from chimera_lab.studies.study import run_folder
 
     return page.figure(show(load(run_folder(folder, row, "seed-0")), None, None, None, None))
