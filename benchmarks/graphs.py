@@ -21,6 +21,7 @@ from chimera_lab.data.graph_store import GraphStore
 from chimera_lab.data.superpixels import region_graph, slic
 from chimera_lab.studies import find_study
 from chimera_lab.studies.study import Study
+from chimera_lab.training.kinds import create_task
 
 SECONDS = 60
 
@@ -28,7 +29,7 @@ SECONDS = 60
 def steps_of_training(study: Study) -> None:
     """Forward and backward of a batch for each row of the study, in turns."""
     recipes = study.recipes()
-    task = study.recipe.task()
+    task = create_task(study.recipe)
     train = task.train_samples()
     batch = train.collate([train.sample(i) for i in range(study.recipe.batch_size)])
     models = {name: task.build_model(recipe) for name, recipe in recipes.items()}
@@ -103,6 +104,6 @@ if __name__ == "__main__":
     graphs = find_study("graphs")
     graphs = replace(graphs, recipe=replace(graphs.recipe, data=sys.argv[1]))
     steps_of_training(graphs)
-    peptides = graphs.recipe.task().graphs.train.whole
+    peptides = create_task(graphs.recipe).graphs.train.whole
     masks(peptides)
     draw_fill(peptides, Path(sys.argv[2] if len(sys.argv) > 2 else ".") / "fill.png")

@@ -10,7 +10,8 @@ from typing import Any
 
 from chimera_lab.recipes import Scale, all_recipes, find_recipe
 from chimera_lab.training.recipe import Recipe
-from chimera_lab.training.settings import Key, keys, unknown
+from chimera_lab.training.settings import Key, keys
+from chimera_ssm.errors import unknown_name
 
 SCALES = ("paper", "laptop")
 
@@ -48,7 +49,7 @@ def chosen_recipe(args: argparse.Namespace) -> ChosenRecipe:
     if args.recipe is None:
         raise ValueError("which recipe? for example: chimera train image/digits (chimera list shows all)")
     if args.chosen is None or args.chosen.name != args.recipe:
-        raise ValueError(unknown(f"recipe {args.recipe!r}", args.recipe, all_recipes()))
+        raise ValueError(unknown_name("recipe", args.recipe, all_recipes()))
     return args.chosen
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import rich
 from rich.markdown import Markdown
 
-from chimera_lab.training.files import write_durably
+from chimera_lab.data.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +23,7 @@ def write_report(
     for file in (path, docs):
         if file is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
-            write_durably(file, lambda opened: opened.write(text.encode()))
+            write_atomically(file, lambda opened: opened.write(text.encode()))
             for name, figure in figures.items():
                 figure.savefig(file.parent / name, dpi=120)
     rich.print(Markdown(text))

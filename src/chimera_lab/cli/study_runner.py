@@ -7,19 +7,22 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from chimera_lab.studies.conduct import RowResult, Workers, conduct, count_steps
+from chimera_lab.studies.results import RowResult
+from chimera_lab.studies.runner import count_steps, run_study
 from chimera_lab.studies.study import Study
+from chimera_lab.studies.workers import Workers
+from chimera_lab.training.kinds import create_task
 from chimera_lab.training.lock import held
-from chimera_lab.training.recipe import Machine
+from chimera_lab.training.recipe import RuntimeConfig
 
 
 def run_with_progress(
-    study: Study, folder: Path, jobs: int, machine: Machine
+    study: Study, folder: Path, jobs: int, machine: RuntimeConfig
 ) -> tuple[dict[str, RowResult], dict[str, dict[str, RowResult]]]:
     """Run a study and the studies that follow it; returns the results of both."""
     for follow_up in study.then.values():
         if follow_up.majority:
-            follow_up.recipe.task().majority()  # if its data are missing, fail before an hour of training
+            create_task(follow_up.recipe).majority()  # if its data are missing, fail before an hour of training
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
@@ -29,9 +32,9 @@ def run_with_progress(
         )
         try:
             with held(folder):
-                results = conduct(study, folder, workers)
+                results = run_study(study, folder, workers)
                 follow_ups = {
-                    name: conduct(follow_up, folder / name, workers, (folder, study))
+                    name: run_study(follow_up, folder / name, workers, (folder, study))
                     for name, follow_up in study.then.items()
                 }
                 return results, follow_ups

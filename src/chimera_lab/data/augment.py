@@ -57,7 +57,7 @@ class Augmentation:
 
 
 @dataclass(frozen=True)
-class Plain:
+class EvalTransform:
     """From an image to what the model sees in evaluation: resize, crop the centre, normalise.
 
     Args:

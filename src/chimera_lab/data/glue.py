@@ -15,7 +15,7 @@ from chimera_lab.data.samples import Samples
 
 
 @dataclass(frozen=True)
-class GlueTask:
+class GlueSpec:
     """A task of GLUE, and where its parts are in the official files.
 
     Attributes:
@@ -48,16 +48,16 @@ _PAIR = ("sentence1", "sentence2")
 _ENTAILED = ("entailment", "not_entailment")
 
 TASKS = {
-    "cola": GlueTask(
+    "cola": GlueSpec(
         "CoLA", ("sentence",), "label", metrics=("matthews",), header=("source", "label", "mark", "sentence")
     ),
-    "sst2": GlueTask("SST-2", ("sentence",), "label"),
-    "mrpc": GlueTask("MRPC", ("#1 String", "#2 String"), "Quality", metrics=("f1", "accuracy"), hub_texts=_PAIR),
-    "qqp": GlueTask("QQP", ("question1", "question2"), "is_duplicate", metrics=("accuracy", "f1")),
-    "stsb": GlueTask("STS-B", _PAIR, "score", classes=(), metrics=("spearman", "pearson")),
-    "mnli": GlueTask("MNLI", _PAIR, "gold_label", ("entailment", "neutral", "contradiction"), dev="dev_matched.tsv"),
-    "qnli": GlueTask("QNLI", ("question", "sentence"), "label", _ENTAILED),
-    "rte": GlueTask("RTE", _PAIR, "label", _ENTAILED),
+    "sst2": GlueSpec("SST-2", ("sentence",), "label"),
+    "mrpc": GlueSpec("MRPC", ("#1 String", "#2 String"), "Quality", metrics=("f1", "accuracy"), hub_texts=_PAIR),
+    "qqp": GlueSpec("QQP", ("question1", "question2"), "is_duplicate", metrics=("accuracy", "f1")),
+    "stsb": GlueSpec("STS-B", _PAIR, "score", classes=(), metrics=("spearman", "pearson")),
+    "mnli": GlueSpec("MNLI", _PAIR, "gold_label", ("entailment", "neutral", "contradiction"), dev="dev_matched.tsv"),
+    "qnli": GlueSpec("QNLI", ("question", "sentence"), "label", _ENTAILED),
+    "rte": GlueSpec("RTE", _PAIR, "label", _ENTAILED),
 }
 
 
@@ -92,7 +92,7 @@ def load_glue(name: str, data: str) -> tuple[Texts, Texts]:
     )
 
 
-def read_tsv(path: Path, task: GlueTask) -> Texts:
+def read_tsv(path: Path, task: GlueSpec) -> Texts:
     """The rows of an official file. A few of QQP's lack columns; these are left out, as everyone does."""
     lines = (line.rstrip("\r\n").split("\t") for _, line in read_lines(path))
     header = list(task.header) or next(lines, [])
@@ -118,7 +118,7 @@ def read_tsv(path: Path, task: GlueTask) -> Texts:
     return Texts(texts, torch.tensor(labels))
 
 
-def _label(text: str, task: GlueTask, where: str) -> int | float:
+def _label(text: str, task: GlueSpec, where: str) -> int | float:
     if task.is_regression:
         try:
             score = float(text)
@@ -148,7 +148,7 @@ def _of_hub(name: str) -> tuple[Texts, Texts]:
     return train, test
 
 
-def _of_dataset(part: Any, task: GlueTask) -> Texts:
+def _of_dataset(part: Any, task: GlueSpec) -> Texts:
     columns = [part[name] for name in task.hub_texts or task.texts]
     return Texts(list(zip(*columns, strict=True)), torch.tensor(part["label"]))
 

@@ -13,7 +13,7 @@ import torch
 from chimera_lab.data import molecules
 from chimera_lab.data.cache import cache_folder, content_digest, plain_name
 from chimera_lab.data.files import reason
-from chimera_lab.data.graph_store import Graph, GraphStore, kept
+from chimera_lab.data.graph_store import GraphSample, GraphStore, cached_store
 from chimera_lab.data.molecules import CLASSES, LABELS, REGRESSION
 from chimera_lab.data.positions import add_positions
 from chimera_lab.data.progress import each
@@ -233,20 +233,20 @@ def _check_options(kind: str, options: dict[str, Any], accepted: Mapping[str, in
 
 
 def _kept(dataset: Any, name: str) -> GraphStore:
-    """The graphs of one of PyG's data sets with their plans, kept in the cache if it has files."""
+    """The graphs of a PyG data set, cached if it has files."""
 
     def make() -> GraphStore:
-        with each(range(len(dataset)), f"planning {len(dataset):,} graphs of {name}") as numbers:
+        with each(range(len(dataset)), f"reading {len(dataset):,} graphs of {name}") as numbers:
             return GraphStore.of(_item(dataset, number, name) for number in numbers)
 
     try:
         files = [Path(path) for path in dataset.processed_paths]
     except NotImplementedError:  # made in memory
         return make()
-    return kept(name, repr((name, [content_digest(path) for path in files])).encode(), make)
+    return cached_store(name, repr((name, [content_digest(path) for path in files])).encode(), make)
 
 
-def _item(dataset: Any, number: int, name: str) -> Graph:
+def _item(dataset: Any, number: int, name: str) -> GraphSample:
     try:
         data = dataset[number]
     except Exception as error:  # a damaged file may raise anything
@@ -275,16 +275,16 @@ def _hidden(y: Array, nodes: Array) -> Array:
     return y
 
 
-def _of_data(data: Any, where: str) -> Graph:
+def _of_data(data: Any, where: str) -> GraphSample:
     x, edge_index, y = _columns(_array(data, "x", where)), _array(data, "edge_index", where), _array(data, "y", where)
     edge_attr = None if getattr(data, "edge_attr", None) is None else _columns(_array(data, "edge_attr", where))
     if np.issubdtype(y.dtype, np.floating):
         of_nodes = y.ndim == 1 and len(y) == len(x)
-        return Graph(x, edge_index, edge_attr, y if y.ndim > 1 else y.reshape((-1, 1) if of_nodes else (1, -1)))
+        return GraphSample(x, edge_index, edge_attr, y if y.ndim > 1 else y.reshape((-1, 1) if of_nodes else (1, -1)))
     y = y.astype(np.int64) if y.dtype == bool else np.atleast_1d(y)
     if y.ndim > 1:  # a column is of classes, several are of labels
         y = y[:, 0] if y.shape[1] == 1 else y.astype(np.float32)
-    return Graph(x, edge_index, edge_attr, y)
+    return GraphSample(x, edge_index, edge_attr, y)
 
 
 def _columns(features: Array) -> Array:

@@ -1,10 +1,8 @@
-"""Graphs in memory and on disk: flat arrays, with the elimination order of each graph, planned once."""
+"""Graphs in memory and on disk, as flat arrays."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,21 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chimera_lab.data.cache import cached
+from chimera_lab.data.cache import cached_value
 from chimera_lab.data.samples import Samples
-from chimera_ssm.topology import Topology
 from chimera_ssm.topology.from_edge_index import PyGTopology, from_edge_index, join_topologies
-from chimera_ssm.topology.symbolic_lu import EliminationPlan, TooMuchFill
 
 Array = np.ndarray
 
-#: Of the files; those of other formats are not looked at.
-_FORMAT = 2
-#: Bytes of the digest that a file of orders begins with.
-_SEAL = 32
+#: Version of the files in the cache; files of other versions are ignored.
+_FORMAT = 3
 
 
-class Graph(NamedTuple):
+class GraphSample(NamedTuple):
     """A graph with features: ``x [T, features]``, ``edge_index [2, E]``, ``edge_attr [E, features]``, labels ``y``."""
 
     x: Array
@@ -49,14 +43,13 @@ class GraphStore(Samples):
         self._wirings: dict[int, PyGTopology] = {}
 
     @classmethod
-    def of(cls, graphs: Iterable[Graph], notes: Sequence[str] = ()) -> GraphStore:
-        """Graphs with the order in which to eliminate their nodes, which is found here; and notes to keep with them."""
-        pairs = [(graph, _planned(graph)) for graph in graphs]  # one by one, so that a bar shows how they go on
-        if not pairs:
+    def of(cls, graphs: Iterable[GraphSample], notes: Sequence[str] = ()) -> GraphStore:
+        """Concatenate graphs; ``notes`` are stored with them."""
+        graphs = [_checked(graph) for graph in graphs]
+        if not graphs:
             raise ValueError("there are no graphs in these data")
-        if len(found := {graph.y.shape[1:] for graph, _ in pairs}) > 1:
+        if len(found := {graph.y.shape[1:] for graph in graphs}) > 1:
             raise ValueError(f"all graphs should have the same labels, found rows of the shapes {sorted(found)}")
-        graphs = [graph for graph, _ in pairs]
         arrays = {
             "x": np.concatenate([g.x for g in graphs]),
             "edge_index": np.concatenate([g.edge_index for g in graphs], axis=1).astype(np.int32),
@@ -64,7 +57,6 @@ class GraphStore(Samples):
             "nodes": np.array([len(g.x) for g in graphs]),
             "edges": np.array([g.edge_index.shape[1] for g in graphs]),
             "targets": np.array([len(g.y) for g in graphs]),
-            "order": orders([topology for _, topology in pairs]),
             "notes": np.array(list(notes), str),
         }
         if graphs[0].edge_attr is not None:
@@ -142,28 +134,14 @@ def collate(samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return batch
 
 
-# Plans
-
-
-def plan(topology: Topology) -> EliminationPlan | None:
-    """The order in which to eliminate a graph's nodes; ``None`` where factors would not be sparse."""
-    try:
-        return topology.elimination_plan(max(topology.num_nodes**2 // 2, 1024))
-    except TooMuchFill:
-        return None
-
-
-def _planned(graph: Graph) -> Topology:
-    topology = from_edge_index(torch.from_numpy(graph.edge_index), len(graph.x)).topology
-    plan(topology)
-    return topology
-
-
-def orders(topologies: Sequence[Topology]) -> Array:
-    """The elimination orders of graphs, one after the other, int32; −1 for all nodes of a graph that has no plan."""
-    plans = [plan(t) for t in topologies]
-    pieces = [np.full(t.num_nodes, -1) if p is None else p.order for t, p in zip(topologies, plans, strict=True)]
-    return np.concatenate([np.empty(0, np.int64), *pieces]).astype("<i4")
+def _checked(graph: GraphSample) -> GraphSample:
+    """The graph; one whose edges lead to nodes that it does not have is refused."""
+    if graph.edge_index.size and not 0 <= graph.edge_index.min() <= graph.edge_index.max() < len(graph.x):
+        raise ValueError(
+            f"edges must join nodes from 0 to {len(graph.x) - 1}, found {graph.edge_index.min()} to "
+            f"{graph.edge_index.max()} in edge_index; correct the graph"
+        )
+    return graph
 
 
 def begins(sizes: Array) -> Array:
@@ -171,59 +149,7 @@ def begins(sizes: Array) -> Array:
     return np.concatenate([[0], np.cumsum(sizes)])
 
 
-def keep_plans(graphs: Iterable[Any], path: str | Path) -> None:
-    """Find the elimination orders of PyG's graphs, or read them from a file; then `ChimeraConv` knows these graphs.
-
-    Args:
-        graphs: ``Data`` objects, or a whole data set of PyG.
-        path: a file of any name; written anew if it is not there, not whole, or not of these graphs.
-    """
-    path = Path(path)
-    topologies = [from_edge_index(g.edge_index, g.num_nodes).topology for g in graphs if g.num_nodes]
-    keys = "".join(t.key for t in topologies).encode()
-    ends = begins(np.array([t.num_nodes for t in topologies], int))
-    content = path.read_bytes() if path.is_file() else b""
-    if len(content) != _SEAL + 4 * ends[-1] or content[:_SEAL] != _seal(keys, content[_SEAL:]):
-        found = orders(topologies).tobytes()
-        _write(path, _seal(keys, found) + found)
-
-
-def _seal(keys: bytes, orders: bytes) -> bytes:
-    """Begins a file of orders: says of which graphs they are, and that they are as they were written."""
-    return blake2b(keys + orders, digest_size=_SEAL).digest()
-
-
-class KeepPlan:
-    """A transform of PyG: plans a graph, and keeps the plan with it as ``data.wiring``.
-
-    `ChimeraForGraphs` takes these over from a batch, whichever process made them. As ``pre_transform`` of a data set
-    the work is done once and kept with its files; as ``transform`` it is done by the loader's workers. Models made of
-    `ChimeraConv`, which is not given the batch itself, are served by `keep_plans`. A plan is of just these edges: of a
-    graph that another transform changes afterwards it is not used, so that this one should be the last. Of a ``Batch``
-    each graph is planned.
-
-    Example:
-        >>> LRGBDataset(root, "Peptides-func", pre_transform=KeepPlan())
-    """
-
-    def __call__(self, data: Any) -> Any:
-        """The same graph with its wiring."""
-        if not data.num_nodes:
-            data.wiring = ()  # PyG batches what all graphs have, and takes None for nothing
-            return data
-        data.wiring = from_edge_index(data.edge_index, data.num_nodes, getattr(data, "batch", None))
-        for graph in data.wiring.topology.parts:
-            plan(graph)
-        return data
-
-    def __repr__(self) -> str:
-        return "KeepPlan()"
-
-
-# Files
-
-
-def kept(name: str, source: bytes, make: Callable[[], GraphStore]) -> GraphStore:
+def cached_store(name: str, source: bytes, make: Callable[[], GraphStore]) -> GraphStore:
     """A store from its file in the cache, or made and written there.
 
     Args:
@@ -231,27 +157,8 @@ def kept(name: str, source: bytes, make: Callable[[], GraphStore]) -> GraphStore
         source: what the graphs are made of, or a digest of it; another source has another file.
         make: makes the store.
     """
-    made: list[GraphStore] = []
-
-    def write(path: Path) -> None:
-        made.append(make())
-        made[0].save(path)
-
-    with suppress(OSError):  # a full or read-only disk: the graphs are there all the same
-        path = cached(f"graphs/{name}.npz", (_FORMAT, blake2b(source).hexdigest()), write)
-        return made[0] if made else GraphStore.load(path)
-    return made[0] if made else make()
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file of just this name, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        draft.write_bytes(content)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    key = _FORMAT, blake2b(source).hexdigest()
+    return cached_value(f"graphs/{name}.npz", key, make, GraphStore.save, GraphStore.load)
 
 
 def _tensor(array: Array) -> Tensor:

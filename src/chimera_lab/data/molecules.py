@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from chimera_lab.data.files import read_lines, reason
-from chimera_lab.data.graph_store import Graph, GraphStore, kept
+from chimera_lab.data.graph_store import GraphSample, GraphStore, cached_store
 from chimera_lab.data.progress import each
 
 Array = np.ndarray
@@ -32,7 +32,7 @@ FUNCTION_FILES = "peptide_multi_class_dataset.csv.gz", "splits_random_stratified
 STRUCTURE_FILES = "peptide_structure_dataset.csv.gz", "splits_random_stratified_peptide_structure.pickle"
 
 
-class Row(NamedTuple):
+class MoleculeRecord(NamedTuple):
     """A molecule as it stands in a file.
 
     Attributes:
@@ -75,7 +75,7 @@ def feature_values() -> tuple[list[int], list[int]]:
     return list(get_atom_feature_dims()), list(get_bond_feature_dims())
 
 
-def molecule_store(rows: Sequence[Row], where: Path, remedy: str = "") -> GraphStore:
+def molecule_store(rows: Sequence[MoleculeRecord], where: Path, remedy: str = "") -> GraphStore:
     """Graphs of molecules; the store's notes tell of those that cannot be read.
 
     Args:
@@ -87,7 +87,7 @@ def molecule_store(rows: Sequence[Row], where: Path, remedy: str = "") -> GraphS
     with each(rows, f"reading {len(rows):,} molecules of {where.name}") as read:
         for row in read:
             try:
-                graphs.append(Graph(*molecule_graph(row.smiles), row.y))
+                graphs.append(GraphSample(*molecule_graph(row.smiles), row.y))
             except ValueError as error:
                 notes.append(f"{where.name}, line {row.line}: {error}")
                 if remedy:
@@ -97,7 +97,7 @@ def molecule_store(rows: Sequence[Row], where: Path, remedy: str = "") -> GraphS
     return GraphStore.of(graphs, notes)
 
 
-def _source(rows: Sequence[Row], where: Path, remedy: str = "") -> bytes:
+def _source(rows: Sequence[MoleculeRecord], where: Path, remedy: str = "") -> bytes:
     """What `molecule_store` makes graphs of."""
     return repr((where.name, remedy, [(row.line, row.smiles, row.y.tolist()) for row in rows])).encode()
 
@@ -105,7 +105,7 @@ def _source(rows: Sequence[Row], where: Path, remedy: str = "") -> bytes:
 # csv files
 
 
-def read_rows(path: Path, smiles: str, targets: Sequence[str], problem: str) -> list[Row]:
+def read_rows(path: Path, smiles: str, targets: Sequence[str], problem: str) -> list[MoleculeRecord]:
     """Molecules of a csv file with a header; a label that is left out is NaN.
 
     Args:
@@ -115,7 +115,7 @@ def read_rows(path: Path, smiles: str, targets: Sequence[str], problem: str) -> 
         problem: what the labels are.
     """
     lines = _lines(path, (smiles, *targets))
-    return [Row(n, row[smiles], _labels([row[t] for t in targets], path, n, problem)) for n, row in lines]
+    return [MoleculeRecord(n, row[smiles], _labels([row[t] for t in targets], path, n, problem)) for n, row in lines]
 
 
 def _lines(path: Path, needed: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
@@ -178,7 +178,9 @@ def csv_store(path: Path, smiles: str, targets: Sequence[str], problem: str, ref
     """The graphs of a csv file, kept in the cache."""
     rows = read_rows(path, smiles, targets, problem)
     remedy = "correct or remove it, or skip such lines with --bad-smiles skip" if refuse else ""
-    store = kept(path.name.partition(".")[0], _source(rows, path, remedy), lambda: molecule_store(rows, path, remedy))
+    store = cached_store(
+        path.name.partition(".")[0], _source(rows, path, remedy), lambda: molecule_store(rows, path, remedy)
+    )
     for note in store.notes:
         print(f"skipped {note}", file=sys.stderr)
     return store
@@ -192,8 +194,8 @@ def nci() -> GraphStore:
     if not path.is_file():
         raise ValueError(f"rdkit's NCI molecules should be in {path} and are not; install rdkit from PyPI")
     lines = [(n, line) for n, line in enumerate(path.read_text().splitlines(), 1) if line and not line.startswith("#")]
-    rows = [Row(n, *_split(line)) for n, line in lines]
-    return kept("nci", _source(rows, path), lambda: molecule_store(rows, path))
+    rows = [MoleculeRecord(n, *_split(line)) for n, line in lines]
+    return cached_store("nci", _source(rows, path), lambda: molecule_store(rows, path))
 
 
 def _split(line: str) -> tuple[str, Array]:
@@ -216,16 +218,16 @@ def peptides(folder: Path, structure: bool) -> tuple[GraphStore, dict[str, Array
     rows = _structure_rows(table) if structure else _function_rows(table)
     remedy = "correct it; it cannot be left out, because the split counts the lines"
     name = "peptides-struct" if structure else "peptides-func"
-    store = kept(name, _source(rows, table, remedy), lambda: molecule_store(rows, table, remedy))
+    store = cached_store(name, _source(rows, table, remedy), lambda: molecule_store(rows, table, remedy))
     if max(int(part.max()) for part in split.values()) >= len(store):
         raise ValueError(f"{splits} names peptides that {table.name} does not have")
     return store, split
 
 
-def _function_rows(path: Path) -> list[Row]:
+def _function_rows(path: Path) -> list[MoleculeRecord]:
     """Labels are written as a list, ``[0, 1, …]``, of the same length in each line."""
     rows = [
-        Row(n, row["smiles"], _labels(row["labels"].strip("[] ").split(","), path, n, LABELS))
+        MoleculeRecord(n, row["smiles"], _labels(row["labels"].strip("[] ").split(","), path, n, LABELS))
         for n, row in _lines(path, ("smiles", "labels"))
     ]
     for row in rows:
@@ -234,12 +236,15 @@ def _function_rows(path: Path) -> list[Row]:
     return rows
 
 
-def _structure_rows(path: Path) -> list[Row]:
+def _structure_rows(path: Path) -> list[MoleculeRecord]:
     """Targets are standardised over all peptides, as the benchmark does."""
     rows = read_rows(path, "smiles", STRUCTURE, REGRESSION)
     y = np.concatenate([row.y for row in rows]).astype(np.float64)
     y = (y - np.nanmean(y, 0)) / np.nanstd(y, 0, ddof=1)
-    return [Row(row.line, row.smiles, target[None].astype(np.float32)) for row, target in zip(rows, y, strict=True)]
+    return [
+        MoleculeRecord(row.line, row.smiles, target[None].astype(np.float32))
+        for row, target in zip(rows, y, strict=True)
+    ]
 
 
 def read_split(path: Path) -> dict[str, Array]:

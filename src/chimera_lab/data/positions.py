@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from chimera_lab.data.cache import cached
+from chimera_lab.data.cache import cached_value
 from chimera_lab.data.progress import each
 
 if TYPE_CHECKING:
@@ -60,19 +59,19 @@ def positions(edge_index: Array, num_nodes: int, walks: int, eigenvectors: int) 
 
 def add_positions(store: GraphStore, walks: int, eigenvectors: int) -> None:
     """Give the graphs of a store their position encodings, from the cache if they were computed before."""
-    made: list[Array] = []
-
-    def write(path: Path) -> None:
-        made.append(_of_all(store, walks, eigenvectors))
-        with path.open("wb") as file:  # NumPy adds an ending to names, not to files
-            np.save(file, made[0])
-
     edges = blake2b(b"".join(store.arrays[name].tobytes() for name in ("nodes", "edges", "edge_index"))).hexdigest()
-    with suppress(OSError):  # a full or read-only disk: positions are computed all the same
-        path = cached("graphs/positions.npy", (_FORMAT, edges, walks, eigenvectors), write)
-        store.arrays["positions"] = made[0] if made else np.load(path, allow_pickle=False)
-        return
-    store.arrays["positions"] = made[0] if made else _of_all(store, walks, eigenvectors)
+    store.arrays["positions"] = cached_value(
+        "graphs/positions.npy",
+        (_FORMAT, edges, walks, eigenvectors),
+        lambda: _of_all(store, walks, eigenvectors),
+        _save,
+        lambda path: np.load(path, allow_pickle=False),
+    )
+
+
+def _save(positions: Array, path: Path) -> None:
+    with path.open("wb") as file:  # NumPy appends .npy to names, not to open files
+        np.save(file, positions)
 
 
 def _of_all(store: GraphStore, walks: int, eigenvectors: int) -> Array:

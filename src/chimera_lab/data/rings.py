@@ -7,11 +7,11 @@ import re
 import numpy as np
 import torch
 
-from chimera_lab.data.graph_store import Graph, GraphStore
+from chimera_lab.data.graph_store import GraphSample, GraphStore
 from chimera_lab.data.random import generator
 
 COLOURS = 4
-SPEAKS, ASKS = 1, 2
+SOURCE, QUERY = 1, 2
 TRAIN, TEST = 2048, 512
 
 
@@ -35,7 +35,7 @@ def rings(name: str) -> tuple[GraphStore, GraphStore]:
     return train, test
 
 
-def ring(distance: int, draw: torch.Generator) -> Graph:
+def ring(distance: int, draw: torch.Generator) -> GraphSample:
     """A ring of ``2 · distance`` coloured nodes: one speaks, and the one opposite asks what colour that is.
 
     Features of a node are its colour and whether it speaks or asks; the one that asks has a label, no other. The answer
@@ -46,8 +46,8 @@ def ring(distance: int, draw: torch.Generator) -> Graph:
     role, y = np.zeros(size, np.int64), np.full(size, -1)
     speaker = int(torch.randint(size, (), generator=draw))
     other = (speaker + distance) % size
-    role[speaker], role[other], y[other] = SPEAKS, ASKS, colour[speaker]
+    role[speaker], role[other], y[other] = SOURCE, QUERY, colour[speaker]
     nodes = np.arange(size)
     ends = np.stack([nodes, (nodes + 1) % size])
     edges = ends if size == 2 else np.concatenate([ends, ends[::-1]], axis=1)
-    return Graph(np.stack([colour, role], axis=1), edges, None, y)
+    return GraphSample(np.stack([colour, role], axis=1), edges, None, y)

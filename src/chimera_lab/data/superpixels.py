@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from chimera_lab.data.cache import content_digest
-from chimera_lab.data.graph_store import Graph, GraphStore, kept
+from chimera_lab.data.graph_store import GraphSample, GraphStore, cached_store
 from chimera_lab.data.image import SUFFIXES, open_image, read_image
 from chimera_lab.data.progress import each
 
@@ -56,7 +56,7 @@ def _part(folder: Path, name: str, masked: bool, classes: list[str], segments: i
             return GraphStore.of(_graph(image, label, segments) for image, label in images)
 
     source = [[content_digest(item) if isinstance(item, Path) else item for item in pair] for pair in pairs]
-    return kept(f"superpixels-{name}", repr((segments, COMPACTNESS, classes, source)).encode(), make)
+    return cached_store(f"superpixels-{name}", repr((segments, COMPACTNESS, classes, source)).encode(), make)
 
 
 def _with_classes(part: Path, classes: list[str]) -> list[tuple[Path, int]]:
@@ -78,13 +78,13 @@ def _images(folder: Path) -> list[Path]:
     return sorted(p for p in folder.iterdir() if p.name.lower().endswith(SUFFIXES)) if folder.is_dir() else []
 
 
-def _graph(image: Path, label: Path | int, segments: int) -> Graph:
+def _graph(image: Path, label: Path | int, segments: int) -> GraphSample:
     pixels = read_image(image, 3).permute(1, 2, 0).numpy()
     pixels = pixels / 255 if pixels.dtype == np.uint8 else pixels.astype(np.float64)
     regions = slic(pixels, segments)
     x, edges, edge_attr = region_graph(pixels, regions)
     y = np.array([label]) if isinstance(label, int) else region_classes(_read_mask(label, regions.shape), regions)
-    return Graph(x, edges, edge_attr, y)
+    return GraphSample(x, edges, edge_attr, y)
 
 
 def _read_mask(path: Path, shape: tuple[int, ...]) -> Array:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from chimera_lab.data.cache import cached
 from chimera_lab.data.corpus import Corpora, Corpus, load_corpora
+from chimera_lab.data.files import write_atomically
 from chimera_lab.data.progress import progress
 from chimera_lab.data.samples import Samples
 from chimera_lab.data.tokenizer import load_tokenizer
@@ -53,7 +54,7 @@ class TextData:
         """Blocks to train on."""
         tokens, name = self._tokens(self.corpora.train), self.corpora.train.name
         if self.corpora.test is None:
-            tokens = Stretches(tokens, 0, 9)
+            tokens = TokenSlices(tokens, 0, 9)
         return Blocks(tokens, self.tokenizer, self.length, name)
 
     @cached_property
@@ -61,7 +62,7 @@ class TextData:
         """Blocks to test on."""
         if self.corpora.test is not None:
             return self.unseen
-        tokens = Stretches(self._tokens(self.corpora.train), 9, 10)
+        tokens = TokenSlices(self._tokens(self.corpora.train), 9, 10)
         return Blocks(
             tokens, self.tokenizer, self.length, f"the tenth of {self.corpora.train.name} held out for testing"
         )
@@ -96,7 +97,7 @@ def load_text(
     return TextData(corpora, load_tokenizer(tokenizer, train, vocab_size), length, max_tokens)
 
 
-class Stretches:
+class TokenSlices:
     """Some tenths of each tenth of the tokens, one after the other, as if they were an array.
 
     Args:
@@ -129,7 +130,7 @@ class Blocks(Samples):
         name: of the corpus, for messages.
     """
 
-    def __init__(self, tokens: np.ndarray | Stretches, tokenizer: Any, length: int, name: str):
+    def __init__(self, tokens: np.ndarray | TokenSlices, tokenizer: Any, length: int, name: str):
         self.tokens, self.length, self.ends = tokens, length, (tokenizer.cls_token_id, tokenizer.sep_token_id)
         if len(self) == 0:
             remedy = f"give more text, or set length to {len(tokens) + 2} or less" if len(tokens) else "give more text"
@@ -215,9 +216,8 @@ def _write(corpus: Corpus, tokenizer: Any, max_tokens: int | None, dtype: np.dty
                 advance(sum(len(piece) for piece in several if piece is not None))
                 if time.monotonic() - saved > SAVE_SECONDS:
                     file.flush()
-                    aside = note.with_suffix(".note")
-                    aside.write_text(_note(size, done, digest))
-                    aside.replace(note)
+                    text = _note(size, done, digest)
+                    write_atomically(note, lambda file, text=text: file.write(text.encode()))
                     saved = time.monotonic()
     except Exception:
         if not note.exists():  # of bad files nothing remains

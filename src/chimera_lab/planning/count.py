@@ -136,7 +136,7 @@ def small_step(
         autocast = nullcontext() if half is None else torch.autocast("cpu", half)
         with sdpa_kernel(SDPBackend.MATH), seeded(0, "step"):  # attention as matrix products, which are counted
             with autocast:
-                loss = task.outcome(model, batch).loss
+                loss = task.step(model, batch).loss
             between()
             loss.backward()
         model.zero_grad()

@@ -9,9 +9,9 @@ import torch
 from chimera_lab.planning.count import StepCounts, count, layers_of
 from chimera_lab.planning.hardware import NETWORK, Hardware
 from chimera_lab.planning.synthetic_data import task_without_data
-from chimera_lab.training.course import Course, Share
 from chimera_lab.training.loaders import train_and_evaluation
-from chimera_lab.training.recipe import Machine, Recipe
+from chimera_lab.training.recipe import Recipe, RuntimeConfig
+from chimera_lab.training.schedule import DeviceShare, StepSchedule
 
 _HALF = {"bf16": torch.bfloat16, "16": torch.float16}
 
@@ -34,7 +34,7 @@ class Estimate:
     """
 
     recipe: Recipe
-    machine: Machine
+    machine: RuntimeConfig
     device: Hardware
     parameters: int
     steps: int
@@ -83,14 +83,14 @@ class Estimate:
         return max((m for m in divisors if m * per_batch / self.micro <= available), default=0)
 
 
-def estimate(recipe: Recipe, machine: Machine, device: Hardware) -> Estimate:
+def estimate(recipe: Recipe, machine: RuntimeConfig, device: Hardware) -> Estimate:
     """Count a recipe's work, and estimate its time and memory on the devices of ``machine``."""
     layers_of(recipe)  # refuses recipes that build no model, before their data are read
     task = task_without_data(recipe)
     samples, _, _ = train_and_evaluation(task, recipe)
-    steps = Course.of(recipe, len(samples)).total
+    steps = StepSchedule.of(recipe, len(samples)).total
     devices = (machine.devices or 1) * machine.nodes
-    accumulate = Share.of(recipe, 0, devices).accumulate
+    accumulate = DeviceShare.of(recipe, 0, devices).accumulate
     micro = recipe.batch_size // devices // accumulate
     counts = count(recipe, task, micro, _HALF.get(machine.precision))
     with torch.device("meta"):
@@ -115,12 +115,12 @@ def passes(counts: StepCounts, device: Hardware) -> dict[str, float]:
     return {"matrix products": products, "other operations": traffic, "waiting for launches": waiting}
 
 
-def _sharers(machine: Machine) -> int:
+def _sharers(machine: RuntimeConfig) -> int:
     """Devices that share one set of weights."""
     return (machine.devices or 1) * machine.nodes if machine.strategy == "fsdp" else 1
 
 
-def _memory(recipe: Recipe, machine: Machine, parameters: int, counts: StepCounts) -> dict[str, float]:
+def _memory(recipe: Recipe, machine: RuntimeConfig, parameters: int, counts: StepCounts) -> dict[str, float]:
     """Weights, both momenta of AdamW and the weight average, if any, in 32 bits, and the tensors of a step.
 
     Working space is assumed to be twice the largest tensor: an operation reads one and writes another.
@@ -136,17 +136,17 @@ def _memory(recipe: Recipe, machine: Machine, parameters: int, counts: StepCount
     )
 
 
-def _optimiser_bytes(recipe: Recipe, machine: Machine, parameters: int) -> float:
+def _optimiser_bytes(recipe: Recipe, machine: RuntimeConfig, parameters: int) -> float:
     """Per parameter, AdamW reads four numbers and writes three; clipping and averaging access three each."""
     numbers = 7 + 3 * bool(recipe.clip) + 3 * bool(recipe.ema)
     return 4.0 * numbers * parameters / _sharers(machine)
 
 
-def _sent_bytes(machine: Machine, parameters: int) -> float:
+def _sent_bytes(machine: RuntimeConfig, parameters: int) -> float:
     """A ring sends each gradient almost twice; FSDP gathers the weights in both passes as well."""
     devices = (machine.devices or 1) * machine.nodes
     return (3 if machine.strategy == "fsdp" else 2) * 4.0 * parameters * (devices - 1) / devices
 
 
-def _slowest_link(machine: Machine, device: Hardware) -> float:
+def _slowest_link(machine: RuntimeConfig, device: Hardware) -> float:
     return device.link if machine.nodes == 1 else min(device.link, NETWORK)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from chimera_lab.training.settings import unknown
+from chimera_ssm.errors import unknown_name
 
 TERA, GIGA, GIB = 1e12, 1e9, 2**30
 
@@ -61,5 +61,5 @@ GPUS = {
 def find_gpu(name: str) -> Hardware:
     """A GPU by name."""
     if name not in GPUS:
-        raise ValueError(unknown(f"GPU {name!r}", name, GPUS))
+        raise ValueError(unknown_name("GPU", name, GPUS))
     return GPUS[name]

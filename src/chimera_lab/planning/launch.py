@@ -5,24 +5,24 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from chimera_lab.training.recipe import Machine
+from chimera_lab.training.recipe import RuntimeConfig
 from chimera_lab.training.settings import as_dict
 
 
-def train_command(recipe: Sequence[str], machine: Machine) -> str:
+def train_command(recipe: Sequence[str], machine: RuntimeConfig) -> str:
     """``chimera train`` with a run folder that all processes share.
 
     Args:
         recipe: its name and options.
         machine: settings that differ from their defaults become options.
     """
-    usual = as_dict(Machine())
+    usual = as_dict(RuntimeConfig())
     changed = [f"--{k.replace('_', '-')} {v}" for k, v in as_dict(machine).items() if v != usual[k]]
     folder = f"runs/{recipe[0].replace('/', '-')}"
     return " ".join(["chimera train", shlex.join(recipe), *changed, f"--out {folder}"])
 
 
-def torchrun(recipe: Sequence[str], machine: Machine) -> str:
+def torchrun(recipe: Sequence[str], machine: RuntimeConfig) -> str:
     """The command to type on each node."""
     where = f"--nproc-per-node {machine.devices or 1}"
     if machine.nodes == 1:
@@ -33,7 +33,7 @@ def torchrun(recipe: Sequence[str], machine: Machine) -> str:
     return f"torchrun {where} --no-python \\\n  {train_command(recipe, machine)}"
 
 
-def slurm(recipe: Sequence[str], machine: Machine, hours: float) -> str:
+def slurm(recipe: Sequence[str], machine: RuntimeConfig, hours: float) -> str:
     """A script for sbatch. Submitted again after its time limit or a kill, it resumes the run."""
     name = recipe[0].replace("/", "-")
     train = train_command(recipe, machine)

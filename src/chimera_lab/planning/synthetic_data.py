@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from chimera_lab.data.graph import CLASSES, LABELS, REGRESSION, GraphData
-from chimera_lab.data.graph_store import Graph, GraphStore
+from chimera_lab.data.graph_store import GraphSample, GraphStore
 from chimera_lab.data.image import ImageData, Images
 from chimera_lab.data.molecules import feature_values
 from chimera_lab.data.samples import Part, Samples
+from chimera_lab.training.kinds import create_task
 from chimera_lab.training.recipe import Recipe
 from chimera_lab.training.task import Task
 
@@ -45,7 +46,7 @@ GRAPHS = {
 
 def task_without_data(recipe: Recipe) -> Task:
     """The task of a recipe; data sets that must be downloaded are replaced by synthetic data, others are read."""
-    task: Any = recipe.task()
+    task: Any = create_task(recipe)
     if recipe.kind == "image" and recipe.data in IMAGES:
         task.images = _images(*IMAGES[recipe.data], size=task.recipe.image_size, channels=task.recipe.num_channels)
     elif recipe.kind == "text" and task.recipe.tokenizer in VOCABULARIES and task.recipe.max_tokens is not None:
@@ -105,7 +106,7 @@ def _graphs(statistics: GraphStatistics) -> GraphData:
     labels: np.ndarray = (
         np.zeros(statistics.nodes, np.int64) if statistics.problem == CLASSES else np.zeros((1, statistics.labels))
     )
-    graph = Graph(_features(statistics.nodes, node_values), edges, _features(edges.shape[1], edge_values), labels)
+    graph = GraphSample(_features(statistics.nodes, node_values), edges, _features(edges.shape[1], edge_values), labels)
     samples = Part(GraphStore.of([graph]), torch.zeros(statistics.count, dtype=torch.int64))
     level = "graph" if molecular else "node"
     return GraphData(samples, samples, samples, node_values, edge_values, level, statistics.problem, statistics.labels)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from chimera_lab.training.files import read_json, reading
+from chimera_lab.training.kinds import create_task
 from chimera_lab.training.run import Run, open_run
 from chimera_ssm import models
 
@@ -39,8 +40,8 @@ class Trained:
             return None
         if self.run is None:
             raise ValueError(f"{self.folder} is a model without its data: give {instead} as the input")
-        task = self.run.recipe.task()
-        self.run.recall(task)
+        task = create_task(self.run.recipe)
+        self.run.load_metadata(task)
         samples = task.test_samples()
         if not 0 <= int(given or 0) < len(samples):
             raise ValueError(f"there are {len(samples)} test samples, numbered from 0; found {given}")

@@ -7,15 +7,15 @@ from pathlib import Path
 from statistics import mean, pstdev
 from typing import TYPE_CHECKING
 
-from chimera_lab.studies.conduct import run_folder
 from chimera_lab.studies.report import known
+from chimera_lab.studies.study import run_folder
 from chimera_lab.training.records import read_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from chimera_lab.studies.conduct import RowResult
+    from chimera_lab.studies.results import RowResult
     from chimera_lab.studies.study import Study
 
 

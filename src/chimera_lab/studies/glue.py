@@ -9,10 +9,10 @@ from typing import Any
 
 from chimera_lab.data.glue import TASKS
 from chimera_lab.recipes import Scale, find_recipe
-from chimera_lab.studies.conduct import TEST, RowResult
 from chimera_lab.studies.report import spread
+from chimera_lab.studies.results import TEST, RowResult
 from chimera_lab.studies.study import Row, Section, Study
-from chimera_lab.training.settings import unknown
+from chimera_ssm.errors import unknown_name
 
 #: Small tasks that may start from the model that was trained on MNLI.
 AFTER_MNLI = ("rte", "mrpc", "stsb")
@@ -34,7 +34,7 @@ def glue_studies(
     """
     for name in (tasks := list(tasks)):
         if name not in TASKS:
-            raise ValueError(unknown(f"task {name!r}", name, TASKS))
+            raise ValueError(unknown_name("task", name, TASKS))
     if after_mnli and "mnli" not in tasks:
         raise ValueError(f"MNLI is to come first, but is not among the tasks: {', '.join(tasks)}")
     changes |= {"from_": start}

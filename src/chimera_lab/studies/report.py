@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import isnan
 from statistics import mean, stdev
 
-from chimera_lab.studies.conduct import MAJORITY, TEST, RowResult
+from chimera_lab.studies.results import MAJORITY, TEST, RowResult
 from chimera_lab.studies.study import Row, Section, Study
 
 Results = Mapping[str, RowResult]

@@ -1,7 +1,8 @@
-"""What a comparison is: sections of rows, and what is done alike for each row."""
+"""A comparison: sections of rows, all tuned, trained and evaluated in the same way."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise, product
@@ -9,6 +10,7 @@ from math import nan
 from pathlib import Path
 from typing import Any, Literal
 
+from chimera_lab.training.kinds import count_parameters, match_parameters
 from chimera_lab.training.recipe import Recipe
 
 
@@ -17,9 +19,10 @@ class Row:
     """A model of a comparison.
 
     Attributes:
-        name: in the table.
-        changes: settings of the recipe that make it; ``None`` for what is not trained here and known from the paper.
-        paper: the paper's figures by metric, in units of one.
+        name: its name in the table.
+        changes: settings that differ from the study's recipe; ``None`` for a row that is not trained, with the paper's
+            values only.
+        paper: the paper's values by metric, as fractions.
     """
 
     name: str
@@ -28,7 +31,7 @@ class Row:
 
     @property
     def key(self) -> frozenset[Any] | None:
-        """The same for rows that are trained alike."""
+        """Equal for rows with equal settings."""
         return None if self.changes is None else frozenset(self.changes.items())
 
 
@@ -37,11 +40,11 @@ class Section:
     """A table.
 
     Attributes:
-        title: above it.
-        rows: the first, which is trained, is the one that others are compared with.
-        expected: names of rows, the best first, in the paper's order; several at once where it says nothing of theirs.
+        title: its heading.
+        rows: the others are compared with the first, which is trained.
+        expected: names of rows in the paper's order, the best first; tuples of rows whose order is not expected.
         evaluations: further evaluations of the trained models, settings by column.
-        note: what a reader should know of the rows.
+        note: a remark on the rows.
     """
 
     title: str
@@ -51,7 +54,7 @@ class Section:
     note: str = ""
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Each row with each that should come next after it."""
+        """Pairs of a row and one that is expected directly after it."""
         groups = [(name,) if isinstance(name, str) else name for name in self.expected]
         return [pair for before, after in pairwise(groups) for pair in product(before, after)]
 
@@ -62,26 +65,26 @@ class Study:
 
     Attributes:
         doc: one line on what is compared.
-        recipe_name: of the recipe that rows change.
-        recipe: with the budget of the study.
+        recipe_name: name of the recipe that the rows change.
+        recipe: the recipe, with the budget of the study.
         sections: tables; a row with the same changes in two of them is trained once.
-        metric: on test data; those of weights averaged while training end in ``_ema``. By this one rates are chosen and
-            rows compared.
-        learning_rates: the same sweep for each row, on validation data, with the first seed.
-        validation: part of the training data for it.
-        sweep: settings changed for it, such as a smaller budget.
-        seeds: how many.
-        larger_is_better: whether a larger figure is.
+        metric: the metric on test data by which learning rates are chosen and rows compared. Metrics of averaged
+            weights end in ``_ema``.
+        learning_rates: the sweep of each row, on validation data, with the first seed.
+        validation: fraction of the training data held out for the sweep.
+        sweep: settings changed for the sweep, such as a smaller budget.
+        seeds: number of seeds.
+        larger_is_better: whether larger values of the metric are better.
         also: further metrics to report.
         standard: an order is claimed beyond two standard errors of the means, or two standard deviations of a seed.
-        majority: whether to compare with guessing the most frequent class.
-        test: settings of the evaluation that gives the figures on test data, where the recipe chooses weights by the
-            data's own validation part (``export="best"``); if there are none, training ends with that evaluation.
-        then: further studies, by name of their folder, that start from this one's runs: in their rows ``from_`` is a
-            row of this study, and each seed starts from the run of the same seed.
-        figures: pictures by name, made by functions of `chimera_lab.studies.figures`.
+        majority: whether to compare with predicting the most frequent class.
+        test: settings of the evaluation on test data, if the recipe chooses weights by the validation part of the data
+            (``export="best"``); if empty, training ends with that evaluation.
+        then: further studies by folder name that start from the runs of this one: ``from_`` of their rows is a row of
+            this study, and each seed starts from the run of the same seed.
+        figures: plots by name, made by functions of `chimera_lab.studies.figures`.
         matched: whether widths are changed so that all rows have the parameters of the first, within 3 %.
-        only: titles of the sections to conduct; all if there are none.
+        only: titles of the sections to run; all if empty.
     """
 
     doc: str
@@ -105,12 +108,12 @@ class Study:
 
     @property
     def shown(self) -> tuple[Section, ...]:
-        """The sections to conduct."""
+        """The sections to run."""
         return tuple(section for section in self.sections if not self.only or section.title in self.only)
 
     @property
     def rows(self) -> list[Row]:
-        """Distinct rows to train, in order, under the same names whichever sections are conducted."""
+        """Distinct rows to train, in order; their names do not depend on the selected sections."""
         wanted = {row.key for section in self.shown for row in section.rows}
         return [row for row in self._all_rows() if row.key in wanted]
 
@@ -122,23 +125,23 @@ class Study:
         return [row for row in rows.values() if row.changes is not None]
 
     def same(self, row: Row) -> Row | None:
-        """The row that is trained for this one, if any is."""
+        """The trained row with the same settings, if there is one."""
         return next((r for r in self._all_rows() if r.key == row.key), None)
 
     def recipes(self) -> dict[str, Recipe]:
         """The recipe of each distinct row, by name."""
         first, *_ = self._all_rows()
-        target = self._recipe(first).parameters() if self.matched else 0
+        target = count_parameters(self._recipe(first)) if self.matched else 0
         recipes = {row.name: self._recipe(row) for row in self.rows}
         if not self.matched:
             return recipes
-        return {name: r if name == first.name else r.with_parameters(target) for name, r in recipes.items()}
+        return {name: r if name == first.name else match_parameters(r, target) for name, r in recipes.items()}
 
     def _recipe(self, row: Row) -> Recipe:
         return replace(self.recipe, **(row.changes or {}))
 
     def part(self, *titles: str) -> Study:
-        """Some sections of the same study, and what comes then if it needs no row of the others."""
+        """The study reduced to some sections, with those further studies that need no other rows."""
         part = replace(self, only=titles)
         names = {row.name for row in part.rows}
         then = {
@@ -150,15 +153,15 @@ class Study:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """All that is reported, the one that counts first."""
+        """All reported metrics, the decisive one first."""
         return (self.metric, *self.also)
 
     def figure(self, metrics: Mapping[str, float]) -> float:
-        """The one that counts, of the metrics of a result; NaN if it is not there, as after a divergence."""
+        """The value of the decisive metric in a result; NaN if it is missing, as after a divergence."""
         return metrics.get(self.metric, nan)
 
     def on(self, folder: str) -> Study:
-        """The same study on the data in a folder: in the folder of their name within it, or else in itself."""
+        """The study with the data in a folder, or in its subfolder with the name of the data."""
         inner = Path(folder) / self.recipe.data
         data = str(inner) if inner.is_dir() else folder
         then = {name: study.on(folder) for name, study in self.then.items()}
@@ -166,5 +169,10 @@ class Study:
 
 
 def differences(recipe: Recipe, other: Recipe) -> dict[str, Any]:
-    """The changes that make ``other`` of ``recipe``."""
+    """The settings in which ``other`` differs from ``recipe``."""
     return {f.name: getattr(other, f.name) for f in fields(other) if getattr(other, f.name) != getattr(recipe, f.name)}
+
+
+def run_folder(folder: Path, row: str, run: str) -> Path:
+    """The folder of a run of a row."""
+    return folder / re.sub(r"[^\w.-]+", "-", row).strip("-").lower() / run

@@ -14,7 +14,7 @@ _BENCHMARK = ("peptides-func", "peptides-struct", "pascalvoc-sp", "coco-sp")
 
 
 @dataclass(frozen=True)
-class Table:
+class PaperTable:
     """A table.
 
     Attributes:
@@ -29,15 +29,17 @@ class Table:
 
 
 TABLES = {
-    "glue": Table("Table 1: masked words and GLUE", {"laptop": ("text",), "paper": ("c4",)}, MASKED),
-    "imagenet": Table("Table 2: images", {"laptop": ("images",), "paper": ("imagenet",)}, MIXERS),
-    "topology": Table(
+    "glue": PaperTable("Table 1: masked words and GLUE", {"laptop": ("text",), "paper": ("c4",)}, MASKED),
+    "imagenet": PaperTable("Table 2: images", {"laptop": ("images",), "paper": ("imagenet",)}, MIXERS),
+    "topology": PaperTable(
         "Table 3: from two dimensions to one", {"laptop": ("images",), "paper": ("imagenet-small",)}, TOPOLOGIES
     ),
-    "lrgb": Table("Table 4: the Long Range Graph Benchmark", {"laptop": ("graphs",), "paper": _BENCHMARK}, NETWORKS),
-    "truncation": Table("Table 5: truncated resolvents", {"laptop": ("graphs",), "paper": _BENCHMARK}, TRUNCATED),
-    "sharing": Table(
+    "lrgb": PaperTable(
+        "Table 4: the Long Range Graph Benchmark", {"laptop": ("graphs",), "paper": _BENCHMARK}, NETWORKS
+    ),
+    "truncation": PaperTable("Table 5: truncated resolvents", {"laptop": ("graphs",), "paper": _BENCHMARK}, TRUNCATED),
+    "sharing": PaperTable(
         "Appendix: which DAGs share B and C", {"laptop": ("images",), "paper": ("imagenet-small",)}, SHARING
     ),
-    "layers": Table("Appendix: layers controlled", {"laptop": ("text",), "paper": ("c4",)}, LAYERS),
+    "layers": PaperTable("Appendix: layers controlled", {"laptop": ("text",), "paper": ("c4",)}, LAYERS),
 }

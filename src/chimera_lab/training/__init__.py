@@ -2,6 +2,6 @@
 
     recipe  →  task  →  module + loaders  →  Lightning's Trainer  →  run folder
 
-A kind of data brings a subclass of `Recipe` (its settings) and one of `Task` (its samples, model, loss and metrics).
-The rest knows nothing of it: the course of steps, the optimiser, averaging, checkpoints, resuming, records and curves.
+A kind of data provides a subclass of `Recipe` (its settings) and one of `Task` (its samples, model, loss and metrics);
+`kinds` lists them. The rest is independent of the data: schedule, optimizer, averaging, checkpoints, records, curves.
 """

@@ -9,15 +9,15 @@ from torch import nn
 
 
 def averaged_copy(model: nn.Module) -> nn.Module:
-    """A model of its own to hold the average."""
+    """A copy of a model that holds the average."""
     return deepcopy(model).requires_grad_(False).eval()
 
 
 def decay_at(decay: float, step: int) -> float:
-    """The decay after so many steps: ``min(decay, (1 + step) / (10 + step))``.
+    """The decay after ``step`` steps: ``min(decay, (1 + step) / (10 + step))``.
 
-    A fixed 0.99996 would keep the random start in the average for 25,000 steps; this way the average always reaches
-    over about the last tenth of the steps, until the decay asked for is reached (0.99996: at 225,000 steps).
+    A constant 0.99996 would keep the random initial weights in the average for 25,000 steps. With the warm-up, the
+    average extends over about the last tenth of the steps until ``decay`` is reached (0.99996: at 225,000 steps).
     """
     return min(decay, (1 + step) / (10 + step))
 

@@ -1,4 +1,4 @@
-"""Checkpoints that survive a kill at any moment, and are not trusted blindly."""
+"""Checkpoints: written atomically, and verified when they are loaded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lightning.fabric.plugins.io import TorchCheckpointIO
 from torch import Tensor
 from torch.optim import Optimizer
 
-from chimera_lab.training.files import write_durably
+from chimera_lab.data.files import write_atomically
 from chimera_lab.training.recipe import Recipe
 from chimera_lab.training.settings import as_dict, keys
 
@@ -22,12 +22,12 @@ KEPT = 2
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
-    """Where the checkpoint after so many steps is."""
+    """The path of the checkpoint after ``step`` steps."""
     return folder / f"step-{step:09d}.ckpt"
 
 
 def best_path(folder: Path) -> Path:
-    """Where the checkpoint is that was best on validation data, with ``export=best``."""
+    """The path of the checkpoint that was best on validation data, with ``export=best``."""
     return folder / "best.ckpt"
 
 
@@ -42,7 +42,7 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 def prune(folder: Path, step: int) -> None:
-    """Keep the last checkpoints up to ``step``: later ones are from before the run went back."""
+    """Keep the last checkpoints up to ``step``; later ones precede a resumption from an earlier step."""
     past = [path for path in checkpoints(folder) if step_of(path) <= step]
     for path in set(checkpoints(folder)) - set(past[-KEPT:]):
         path.unlink(missing_ok=True)
@@ -51,23 +51,23 @@ def prune(folder: Path, step: int) -> None:
 
 
 class DurableCheckpointIO(TorchCheckpointIO):
-    """Lightning's way to files: written durably, read with a check of every byte and without unpickling code."""
+    """Lightning's interface to files: atomic writes, and loading that cannot execute code."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         path = Path(path)
-        write_durably(path, lambda file: torch.save(checkpoint, file))
+        write_atomically(path, lambda file: torch.save(checkpoint, file))
 
     def load_checkpoint(self, path: Any, map_location: Any = "cpu", weights_only: bool | None = True) -> dict[str, Any]:
         return torch.load(path, map_location=map_location, weights_only=True)
 
 
-#: What our part of a checkpoint holds, and parts of Lightning's that we rely on.
+#: The entries of our part of a checkpoint, and the entries of Lightning's that we need.
 _STATE = {"recipe": dict, "step": int, "sums": dict, "results": dict}
 _PARTS = "state_dict", "optimizer_states", "callbacks"
 
 
 def load(path: Path, recipe: Recipe) -> dict[str, Any]:
-    """A checkpoint of this recipe; broken files and those of other runs are refused.
+    """Load a checkpoint of this recipe; damaged files and those of other runs are refused.
 
     Raises:
         ValueError: says what is wrong, and which earlier checkpoint is intact.
@@ -81,13 +81,13 @@ def load(path: Path, recipe: Recipe) -> dict[str, Any]:
 
 
 def check_fits(path: Path, checkpoint: dict[str, Any], module: TrainingModule) -> None:
-    """Refuse a checkpoint whose tensors are not those of the module: other names or shapes, or not finite."""
+    """Refuse a checkpoint whose tensors have other names or shapes than the module's, or are not finite."""
     if (problem := _misfit(checkpoint, module)) is not None:
         raise ValueError(f"{path} does not fit the run: {problem}; {_advice(path, module.recipe, module)}")
 
 
 def _misfit(checkpoint: dict[str, Any], module: TrainingModule) -> str | None:
-    """What tells the tensors of a checkpoint from those of a module, if anything."""
+    """The first difference between the tensors of a checkpoint and of a module, if there is one."""
     found, wanted = checkpoint["state_dict"], module.state_dict()
     for name in sorted(wanted.keys() | found.keys()):
         if name not in wanted:
@@ -106,7 +106,7 @@ def _misfit(checkpoint: dict[str, Any], module: TrainingModule) -> str | None:
 
 
 def _optimizer_fits(state: dict[str, Any], optimizer: Optimizer) -> bool:
-    """Whether the sizes are those of the optimiser; FSDP keeps its state by name, and checks it itself."""
+    """Whether the state has the optimizer's shapes; FSDP stores its state by name and checks it itself."""
     ours, theirs = optimizer.param_groups, state["param_groups"]
     if [len(group["params"]) for group in ours] != [len(group["params"]) for group in theirs]:
         return False
@@ -119,7 +119,7 @@ def _optimizer_fits(state: dict[str, Any], optimizer: Optimizer) -> bool:
 
 
 def _examine(path: Path, recipe: Recipe) -> tuple[str | None, dict[str, Any]]:
-    """What is wrong with a checkpoint, if anything, and what it holds."""
+    """The problem with a checkpoint, if there is one, and its content."""
     try:
         with zipfile.ZipFile(path) as file:
             broken = file.testzip()
@@ -133,16 +133,22 @@ def _examine(path: Path, recipe: Recipe) -> tuple[str | None, dict[str, Any]]:
         return "is not a checkpoint of a Chimera run", {}
     if missing := [key for key in _PARTS if key not in checkpoint]:
         return f"is incomplete: it has no {missing[0]}", {}
-    wanted, places = as_dict(recipe), {key.name for key in keys(type(recipe)) if key.place is not None}
-    names = (wanted.keys() | state["recipe"].keys()) - places  # data may have been moved
-    other = sorted(name for name in names if wanted.get(name) != state["recipe"].get(name))
-    if other:
-        key = other[0]
-        return (
-            f"is of another recipe: {key} is {state['recipe'].get(key)} there and {wanted.get(key)} in this run's "
-            f"config.yaml"
-        ), {}
-    return None, checkpoint
+    return _other_recipe(state["recipe"], recipe), checkpoint
+
+
+def _other_recipe(there: dict[str, Any], recipe: Recipe) -> str | None:
+    """How a checkpoint's recipe differs from a run's, if it does.
+
+    Paths may differ, because data may be moved. A setting that a checkpoint lacks is newer than the checkpoint, and
+    had its default value.
+    """
+    here, paths = as_dict(recipe), {key.name for key in keys(type(recipe)) if key.place is not None}
+    defaults = {key.name: list(d) if isinstance(d := key.default, tuple) else d for key in keys(type(recipe))}
+    for name in sorted((here.keys() | there.keys()) - paths):
+        found = there.get(name, defaults.get(name))
+        if here.get(name) != found:
+            return f"is of another recipe: {name} is {found} there and {here.get(name)} in this run's config.yaml"
+    return None
 
 
 def _advice(path: Path, recipe: Recipe, module: TrainingModule | None = None) -> str:
@@ -150,5 +156,5 @@ def _advice(path: Path, recipe: Recipe, module: TrainingModule | None = None) ->
         if earlier.name < path.name:
             problem, checkpoint = _examine(earlier, recipe)
             if problem is None and (module is None or _misfit(checkpoint, module) is None):
-                return f"{earlier.name} is intact, go on from it with: chimera train --resume {earlier}"
+                return f"{earlier.name} is intact, continue from it with: chimera train --resume {earlier}"
     return f"no earlier one is intact; delete {path.parent} to begin this run again"

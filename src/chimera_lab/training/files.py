@@ -1,62 +1,32 @@
-"""Files that are there whole or not at all, and JSON that every reader accepts."""
+"""JSON files, and errors raised while a folder is read."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from errno import ENOENT
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from chimera_lab.data.files import reason
-
-
-def write_durably(path: Path, write: Callable[[BinaryIO], Any]) -> None:
-    """Write a file aside with ``write(file)``, sync it, rename it, sync the folder: it is there whole or not at all."""
-    aside = path.with_name(f"{path.name}.part")
-    try:
-        with open(aside, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except (OSError, RuntimeError) as error:  # torch.save turns a full disk into a RuntimeError
-        aside.unlink(missing_ok=True)
-        why = error.strerror if isinstance(error, OSError) and error.strerror else _root_reason(error)
-        raise OSError(
-            f"cannot write {path}: {why}; make room or choose another folder, what was written before is intact"
-        ) from error
-
-
-def _root_reason(error: BaseException) -> str:
-    cause = error.__context__
-    if isinstance(cause, OSError) and cause.strerror:
-        return cause.strerror
-    return str(error).splitlines()[0]
+from chimera_lab.data.files import reason, write_atomically
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
-    """JSON text. JSON has no NaN and no infinity: they become null."""
+    """JSON text; NaN and infinity, which JSON lacks, become null."""
     return json.dumps(_plain(value), indent=indent, allow_nan=False)
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value, which may hold dataclasses, as JSON; the file is there whole or not at all."""
+    """Write a value, which may contain dataclasses, as JSON; the file is complete or absent."""
     text = to_json(value, indent=2) + "\n"
-    write_durably(path, lambda file: file.write(text.encode()))
+    write_atomically(path, lambda file: file.write(text.encode()))
 
 
 def read_json(path: Path, expected: type, remedy: str) -> Any:
-    """What a JSON file holds.
+    """Read a JSON file.
 
     Args:
         path: the file.
@@ -75,7 +45,7 @@ def read_json(path: Path, expected: type, remedy: str) -> Any:
 
 
 def require(folder: Path, *names: str) -> None:
-    """Refuse a folder that lacks one of these files."""
+    """Raise FileNotFoundError if a folder lacks one of these files."""
     for name in names:
         if not (folder / name).is_file():
             raise FileNotFoundError(ENOENT, "No such file", str(folder / name))
@@ -83,7 +53,7 @@ def require(folder: Path, *names: str) -> None:
 
 @contextmanager
 def reading(folder: Path, remedy: str) -> Generator[None]:
-    """Whatever another library raises while it reads a folder becomes one sentence that names the folder."""
+    """Turn any error of another library that reads a folder into a ValueError that names the folder."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):

@@ -1,28 +1,29 @@
-"""Fine-tuning on GLUE as the loop sees it."""
+"""Fine-tuning on GLUE as a task."""
 
 from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+import chimera_ssm.models  # noqa: F401  (registers our classes with transformers)
 from chimera_lab.data.glue import TASKS, Texts, Tokenised, load_glue
 from chimera_lab.data.samples import Samples
 from chimera_lab.training.files import reading, require
 from chimera_lab.training.glue_recipe import GlueRecipe
-from chimera_lab.training.recipe import Recipe
-from chimera_lab.training.task import Outcome, Task
-from chimera_lab.training.text_task import save_tokenizer, save_with_tokenizer
+from chimera_lab.training.matthews import Matthews
+from chimera_lab.training.saving import save_tokenizer, save_with_tokenizer
+from chimera_lab.training.task import StepOutput, Task
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
 
 
-class GlueTraining(Task):
-    """A task of GLUE: cross-entropy or squared error, and the task's own metrics.
+class GlueTask(Task):
+    """A GLUE task: cross-entropy or squared error, and the task's metrics.
 
     Args:
         recipe: task, data, and where the model comes from.
@@ -33,7 +34,7 @@ class GlueTraining(Task):
     def __init__(self, recipe: GlueRecipe):
         self.recipe, self.glue = recipe, TASKS[recipe.glue]
         self.monitor = self.glue.metrics[0]
-        self.recalled: Path | None = None
+        self.metadata: Path | None = None
 
     @cached_property
     def texts(self) -> tuple[Texts, Texts]:
@@ -42,12 +43,10 @@ class GlueTraining(Task):
 
     @cached_property
     def tokenizer(self) -> Any:
-        """That of the model to start from."""
+        """The tokenizer of the pretrained model."""
         from transformers import AutoTokenizer
 
-        import chimera_ssm.models  # noqa: F401  (registers our classes)
-
-        folder = self.recalled or _model_folder(self.recipe.from_)
+        folder = self.metadata or _model_folder(self.recipe.from_)
         with reading(folder, "restore its tokenizer"):
             return AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
@@ -64,38 +63,36 @@ class GlueTraining(Task):
     def test_samples(self) -> Tokenised:
         return Tokenised(self.texts[1], self.tokenizer, self.recipe.length)
 
-    def remember(self, model: nn.Module, folder: Path) -> None:
-        """The tokenizer and the model's sizes: the run that they come from may be moved."""
+    def save_metadata(self, model: nn.Module, folder: Path) -> None:
+        """The tokenizer and the model's configuration: the run that they come from may be moved."""
         described: Any = model
         described.config.save_pretrained(folder)
         save_tokenizer(self.tokenizer, folder)
 
-    def recall(self, folder: Path, own_data: bool = True) -> None:
+    def load_metadata(self, folder: Path, own_data: bool = True) -> None:
         require(folder, "config.json", "tokenizer.json", "tokenizer_config.json")
-        self.recalled = folder
+        self.metadata = folder
 
     def parts(self) -> tuple[Samples, Samples]:
         return self.train_samples(), self.test_samples()
 
-    def build_model(self, recipe: Recipe) -> nn.Module:
-        """The trained body with a new head; a head of another task with as many classes is kept.
+    def build_model(self, recipe: GlueRecipe) -> nn.Module:
+        """The pretrained body with a new head; the head of another task with as many classes is kept.
 
-        The model of a run that is recalled has yet to be given its weights.
+        After `load_metadata` the model is built from its configuration, without weights.
         """
         from transformers import AutoConfig, AutoModelForSequenceClassification
         from transformers.utils import logging
 
-        import chimera_ssm.models  # noqa: F401  (registers our classes)
-
-        if self.recalled is not None:
-            config = AutoConfig.from_pretrained(self.recalled, local_files_only=True)
+        if self.metadata is not None:
+            config = AutoConfig.from_pretrained(self.metadata, local_files_only=True)
             return AutoModelForSequenceClassification.from_config(config)
         names = dict(enumerate(self.glue.classes or ("score",)))
         before = logging.get_verbosity()
-        logging.set_verbosity_error()  # that the head is new is what we want
+        logging.set_verbosity_error()  # no warning that the head is new
         logging.disable_progress_bar()
         try:
-            folder = _model_folder(cast(GlueRecipe, recipe).from_)
+            folder = _model_folder(recipe.from_)
             with reading(folder, "restore it, or start from another run"):
                 return AutoModelForSequenceClassification.from_pretrained(
                     folder,
@@ -108,21 +105,29 @@ class GlueTraining(Task):
         finally:
             logging.set_verbosity(before)
 
-    def outcome(self, model: nn.Module, batch: dict[str, Tensor]) -> Outcome:
+    def match_parameters(self, target: int) -> GlueRecipe:
+        """The recipe itself: the size of a pretrained model is fixed, and must match."""
+        found = sum(p.numel() for p in self.build_model(self.recipe).parameters() if p.requires_grad)
+        if abs(found - target) > 0.03 * target:
+            raise ValueError(
+                f"the model of {self.recipe.from_} has {found:,} parameters, not {target:,} within 3 %: "
+                f"start from one that has"
+            )
+        return self.recipe
+
+    def step(self, model: nn.Module, batch: dict[str, Tensor]) -> StepOutput:
         inputs, labels = {name: value for name, value in batch.items() if name != "labels"}, batch["labels"]
         logits = model(**inputs).logits.float()
         if self.glue.is_regression:
             scores = logits.squeeze(-1)
-            return Outcome(F.mse_loss(scores, labels), len(labels), scores.detach(), labels, {})
+            return StepOutput(F.mse_loss(scores, labels), len(labels), scores.detach(), labels, {})
         guesses = logits.detach().argmax(-1)
         right = (guesses == labels).float().mean()
-        return Outcome(F.cross_entropy(logits, labels), len(labels), guesses, labels, {"accuracy": right})
+        return StepOutput(F.cross_entropy(logits, labels), len(labels), guesses, labels, {"accuracy": right})
 
     def metrics(self) -> dict[str, Metric]:
         from torchmetrics import PearsonCorrCoef, SpearmanCorrCoef
         from torchmetrics.classification import BinaryF1Score, MulticlassAccuracy
-
-        from chimera_lab.training.matthews import Matthews
 
         made: dict[str, Any] = {
             "accuracy": lambda: MulticlassAccuracy(len(self.glue.classes), average="micro"),
@@ -134,7 +139,7 @@ class GlueTraining(Task):
         return {name: made[name]() for name in self.glue.metrics}
 
     def majority(self) -> dict[str, float]:
-        """Of scores, the mean in place of the most frequent."""
+        """The metrics of predicting the most frequent class, or the mean score."""
         train, test = (texts.labels for texts in self.texts)
         guess = train.mean() if self.glue.is_regression else train.mode().values
         metrics = self.metrics()
@@ -143,12 +148,12 @@ class GlueTraining(Task):
         return {name: float(metric.compute()) for name, metric in metrics.items()}
 
     def save(self, model: nn.Module, folder: Path) -> None:
-        """In the form of `transformers`, with the tokenizer."""
+        """In the format of `transformers`, with the tokenizer."""
         save_with_tokenizer(model, self.tokenizer, folder)
 
 
 def _model_folder(start: str) -> Path:
-    """Where the model of a run is, or of a folder that holds one."""
+    """The folder of a run's model, or the folder itself if it contains a model."""
     if not start:
         raise ValueError("which model should be trained on? name a finished run of text/… with --from RUN")
     folder = Path(start).expanduser()

@@ -1,29 +1,29 @@
-"""Graph tasks as the loop sees them."""
+"""Prediction on graphs as a task."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
+from math import gcd
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 
 from chimera_lab.data.graph import CLASSES, LABELS, GraphData, load_graphs
 from chimera_lab.data.samples import Samples
 from chimera_lab.training.files import read_json, write_json
+from chimera_lab.training.graph_metrics import Accuracy, AveragePrecision, MacroF1, MeanAbsoluteError
 from chimera_lab.training.graph_recipe import GraphRecipe
-from chimera_lab.training.recipe import Recipe
-from chimera_lab.training.task import Outcome, Task
+from chimera_lab.training.saving import save_model
+from chimera_lab.training.task import StepOutput, Task
+from chimera_ssm.models import ChimeraForGraphs, ChimeraGraphConfig
+from chimera_ssm.models.width import matching_width
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
 
-SIZES = (
-    "hidden_size", "num_hidden_layers", "state_size", "num_heads", "expand", "mlp_ratio", "head_layers", "dropout",
-    "mixer", "arrangement", "local", "edge_messages", "norm", "final_norm", "gate", "conv", "injection", "resolvent",
-    "normalize", "gamma", "shared_bias", "terms", "squared", "dag_roots", "init", "dt_min", "dt_max", "pooling",
-    "eigenvectors",
-)  # fmt: skip
 FACTS = (
     "node_features", "edge_features", "level", "problem_type", "num_labels", "label_mean", "label_std",
 )  # fmt: skip
@@ -38,7 +38,7 @@ class GraphTask(Task):
 
     def __init__(self, recipe: GraphRecipe):
         self.recipe = recipe
-        self.recalled: dict[str, Any] | None = None
+        self.metadata: dict[str, Any] | None = None
         self.own_data = True
 
     @property
@@ -84,14 +84,14 @@ class GraphTask(Task):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the model must know of the data."""
-        return self.recalled or {name: getattr(self.graphs, name) for name in FACTS}
+        """Properties of the data that determine the model."""
+        return self.metadata or {name: getattr(self.graphs, name) for name in FACTS}
 
-    def remember(self, model: nn.Module, folder: Path) -> None:
-        """Features, classes, and the labels' mean and deviation."""
+    def save_metadata(self, model: nn.Module, folder: Path) -> None:
+        """Features, classes, and the mean and standard deviation of the labels."""
         write_json(folder / "facts.json", self.facts)
 
-    def recall(self, folder: Path, own_data: bool = True) -> None:
+    def load_metadata(self, folder: Path, own_data: bool = True) -> None:
         self.own_data = own_data
         facts = read_json(folder / "facts.json", dict, "restore it, or train again")
         if missing := [name for name in FACTS if name not in facts]:
@@ -102,27 +102,33 @@ class GraphTask(Task):
                     f"{self.recipe.data} does not fit the run: {name} of its graphs is {here}, and {facts[name]} of "
                     f"those that the run was trained on"
                 )
-        self.recalled = facts
+        self.metadata = facts
 
-    def build_model(self, recipe: Recipe) -> nn.Module:
-        from chimera_ssm.models import ChimeraForGraphs, ChimeraGraphConfig
+    def build_model(self, recipe: GraphRecipe) -> nn.Module:
+        positions = {"eigenvectors": recipe.eigenvectors, "position_features": recipe.eigenvectors + recipe.walks}
+        return ChimeraForGraphs(ChimeraGraphConfig(**recipe.model_values(), **self.facts, **positions))
 
-        sizes = {name: getattr(recipe, name) for name in SIZES}
-        positions = sizes["eigenvectors"] + recipe.walks  # ty: ignore[missing-attribute]
-        return ChimeraForGraphs(ChimeraGraphConfig(**sizes, **self.facts, position_features=positions))
+    def match_parameters(self, target: int) -> GraphRecipe:
+        recipe = self.recipe
+        self.facts  # noqa: B018  loads the data, outside of the meta device
+
+        def count(width: int) -> int:
+            with torch.device("meta"):
+                model = self.build_model(replace(recipe, hidden_size=width))
+            return sum(p.numel() for p in model.parameters())
+
+        heads = {"chimera": recipe.num_heads // gcd(recipe.num_heads, recipe.expand), "gps": recipe.num_heads}
+        return replace(recipe, hidden_size=matching_width(count, target, heads.get(recipe.mixer, 1), recipe.mixer))
 
     def num_outputs(self) -> int:
         return self.facts["num_labels"]
 
-    def outcome(self, model: nn.Module, batch: dict[str, Any]) -> Outcome:
+    def step(self, model: nn.Module, batch: dict[str, Any]) -> StepOutput:
         labels = batch["labels"]
-        made = model(**batch)
-        logits = made.logits.detach().float()
-        return Outcome(made.loss, len(labels), logits, labels, {})
+        output = model(**batch)
+        return StepOutput(output.loss, len(labels), output.logits.detach().float(), labels, {})
 
     def metrics(self) -> dict[str, Metric]:
-        from chimera_lab.training.graph_metrics import Accuracy, AveragePrecision, MacroF1, MeanAbsoluteError
-
         if self.graphs.problem_type == LABELS:
             return {"ap": AveragePrecision()}
         if self.graphs.problem_type == CLASSES:
@@ -131,16 +137,12 @@ class GraphTask(Task):
         return {"mae": MeanAbsoluteError()}
 
     def save(self, model: nn.Module, folder: Path) -> None:
-        """In the form of `transformers`."""
-        from transformers.utils import logging
-
-        saved: Any = model
-        logging.disable_progress_bar()
-        saved.save_pretrained(folder)
+        """In the format of `transformers`."""
+        save_model(model, folder)
 
 
 def _fits(here: Any, there: Any, name: str, problem: str) -> bool:
-    """Whether a model made for one kind of graphs takes another: fewer values of a feature, and fewer classes, do."""
+    """Whether a model trained on graphs with the fact ``there`` accepts ``here``: fewer feature values or classes."""
     if name in ("label_mean", "label_std"):
         return True
     if isinstance(here, list) and isinstance(there, list):

@@ -1,7 +1,8 @@
-"""Image classification as the loop sees it."""
+"""Image classification as a task."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,21 +10,17 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from chimera_lab.data.augment import Augmentation, Plain, mix_batch
+from chimera_lab.data.augment import Augmentation, EvalTransform, mix_batch
 from chimera_lab.data.image import ImageData, Transformed, load_images
 from chimera_lab.data.samples import Samples
 from chimera_lab.training.files import read_json, write_json
 from chimera_lab.training.image_recipe import ImageRecipe
-from chimera_lab.training.recipe import Recipe
-from chimera_lab.training.task import Outcome, Task
+from chimera_lab.training.saving import save_model
+from chimera_lab.training.task import StepOutput, Task
+from chimera_ssm.models import ChimeraImageProcessor, image_classifier, match_parameters
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
-
-SIZES = (
-    "hidden_size", "num_hidden_layers", "patch_size", "image_size", "num_channels", "state_size", "num_heads",
-    "topology", "sharing", "normalize", "injection", "conv", "conv_window", "resolvent", "init", "drop_path",
-)  # fmt: skip
 
 
 class ImageTask(Task):
@@ -37,12 +34,12 @@ class ImageTask(Task):
 
     def __init__(self, recipe: ImageRecipe):
         self.recipe = recipe
-        self.recalled: tuple[str, ...] | None = None
+        self.metadata: tuple[str, ...] | None = None
 
     @cached_property
     def images(self) -> ImageData:
         """The data set, read when first used."""
-        return load_images(self.recipe.data, self.recipe.num_channels, self.recalled)
+        return load_images(self.recipe.data, self.recipe.num_channels, self.metadata)
 
     def train_samples(self) -> Transformed:
         r = self.recipe
@@ -53,39 +50,41 @@ class ImageTask(Task):
         return Transformed(self.images.train, augmentation)
 
     def plain_train_samples(self) -> Transformed:
-        return Transformed(self.images.train, self._plain())
+        return Transformed(self.images.train, self._eval_transform())
 
     def test_samples(self) -> Transformed:
-        return Transformed(self.images.test, self._plain())
+        return Transformed(self.images.test, self._eval_transform())
 
-    def remember(self, model: nn.Module, folder: Path) -> None:
+    def save_metadata(self, model: nn.Module, folder: Path) -> None:
         """The names of the classes, in order."""
         write_json(folder / "classes.json", self.images.names)
 
     def parts(self) -> tuple[Samples, Samples]:
         return self.images.train, self.images.test
 
-    def recall(self, folder: Path, own_data: bool = True) -> None:
-        self.recalled = tuple(read_json(folder / "classes.json", list, "restore it, or train again"))
+    def load_metadata(self, folder: Path, own_data: bool = True) -> None:
+        self.metadata = tuple(read_json(folder / "classes.json", list, "restore it, or train again"))
 
-    def _plain(self) -> Plain:
-        return Plain(self.recipe.image_size, self.recipe.mean, self.recipe.std, self.recipe.eval_crop)
+    def _eval_transform(self) -> EvalTransform:
+        return EvalTransform(self.recipe.image_size, self.recipe.mean, self.recipe.std, self.recipe.eval_crop)
 
-    def build_model(self, recipe: Recipe) -> nn.Module:
-        from chimera_ssm.models import image_classifier
+    def build_model(self, recipe: ImageRecipe) -> nn.Module:
+        return image_classifier(**self._model_arguments(recipe))
 
-        return image_classifier(**self.sizes(recipe))
+    def match_parameters(self, target: int) -> ImageRecipe:
+        matched = match_parameters(target=target, **self._model_arguments(self.recipe))
+        return replace(self.recipe, hidden_size=matched["hidden_size"])
 
-    def sizes(self, recipe: Recipe) -> dict[str, Any]:
-        """Arguments of `chimera_ssm.image_classifier`."""
+    def _model_arguments(self, recipe: ImageRecipe) -> dict[str, Any]:
+        """Arguments of `image_classifier`."""
         names = dict(enumerate(self.images.names))
-        sizes = {name: getattr(recipe, name) for name in ("mixer", *SIZES)}
-        return {**sizes, "id2label": names, "label2id": {name: label for label, name in names.items()}}
+        label2id = {name: label for label, name in names.items()}
+        return {**recipe.model_values(), "mixer": recipe.mixer, "id2label": names, "label2id": label2id}
 
     def numbers_per_sample(self) -> int:
         return (self.recipe.image_size // self.recipe.patch_size) ** 2 * self.recipe.hidden_size
 
-    def outcome(self, model: nn.Module, batch: dict[str, Tensor]) -> Outcome:
+    def step(self, model: nn.Module, batch: dict[str, Tensor]) -> StepOutput:
         images, labels = batch["pixel_values"], batch["labels"]
         targets: Tensor = labels
         smoothing = 0.0
@@ -96,7 +95,7 @@ class ImageTask(Task):
         logits = model(pixel_values=images).logits.float()
         loss = F.cross_entropy(logits, targets, label_smoothing=smoothing)
         top1 = (logits.detach().argmax(-1) == (targets.argmax(-1) if model.training else targets)).float().mean()
-        return Outcome(loss, len(labels), logits.detach(), labels, {"top1": top1})
+        return StepOutput(loss, len(labels), logits.detach(), labels, {"top1": top1})
 
     def metrics(self) -> dict[str, Metric]:
         from torchmetrics.classification import MulticlassAccuracy
@@ -109,18 +108,12 @@ class ImageTask(Task):
         }
 
     def save(self, model: nn.Module, folder: Path) -> None:
-        """In the form of `transformers`, with an image processor that does what evaluation did."""
-        from transformers.utils import logging
-
-        from chimera_ssm.models import ChimeraImageProcessor
-
-        saved: Any = model
-        logging.disable_progress_bar()
-        saved.save_pretrained(folder)
+        """In the format of `transformers`, with an image processor that prepares images as in evaluation."""
+        save_model(model, folder)
         r = self.recipe
         how: dict[str, Any] = {"image_mean": [r.mean] * r.num_channels, "image_std": [r.std] * r.num_channels}
         if r.eval_crop < 1:
-            how |= {"size": {"shortest_edge": self._plain().resized}, "do_center_crop": True}
+            how |= {"size": {"shortest_edge": self._eval_transform().resized}, "do_center_crop": True}
             how |= {"crop_size": {"height": r.image_size, "width": r.image_size}}
         else:
             how |= {"size": {"height": r.image_size, "width": r.image_size}}

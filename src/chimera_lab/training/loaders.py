@@ -1,4 +1,4 @@
-"""Loaders of a run: the rest of the lap under way, and the evaluation data."""
+"""Data loaders of a run: the rest of the current evaluation interval, and the evaluation data."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from chimera_lab.data.random import seeded
 from chimera_lab.data.samples import Part, Samples, choose, split
-from chimera_lab.training.course import Course, Share
 from chimera_lab.training.module import TrainingModule
 from chimera_lab.training.recipe import Recipe
+from chimera_lab.training.schedule import DeviceShare, StepSchedule
 from chimera_lab.training.task import Task
 
 
 def train_and_evaluation(task: Task, recipe: Recipe) -> tuple[Samples, Samples, str]:
-    """Samples to train on, samples to evaluate on, and what the latter are: "test", "validation" or "dev"."""
+    """Training samples, evaluation samples, and the name of the latter: "test", "validation" or "dev"."""
     train = task.train_samples()
     if not recipe.validation:
         return _limited(train, recipe), task.test_samples(), task.tested_on
@@ -38,28 +38,30 @@ def _limited(train: Samples, recipe: Recipe) -> Samples:
 
 
 class RunData(L.LightningDataModule):
-    """Loaders that begin where the run is, without reading what it has seen already.
+    """Loaders that start at the current step of the run and skip earlier samples without reading them.
 
     Args:
         train: samples to train on.
         evaluation: samples to evaluate on.
         recipe: batch sizes and seed.
-        course: the run's steps.
-        workers: processes that prepare samples.
+        schedule: the steps of the run.
+        workers: number of loader processes.
     """
 
-    def __init__(self, train: Samples, evaluation: Samples, recipe: Recipe, course: Course, workers: int):
+    def __init__(self, train: Samples, evaluation: Samples, recipe: Recipe, schedule: StepSchedule, workers: int):
         super().__init__()
-        self.train, self.evaluation, self.recipe, self.course = train, evaluation, recipe, course
+        self.train, self.evaluation, self.recipe, self.schedule = train, evaluation, recipe, schedule
         self.workers = workers
 
     def train_dataloader(self) -> DataLoader:
         trainer = self.trainer
         assert trainer is not None
-        share = Share.of(self.recipe, trainer.global_rank, trainer.world_size)
+        share = DeviceShare.of(self.recipe, trainer.global_rank, trainer.world_size)
         module = trainer.lightning_module
         assert isinstance(module, TrainingModule)
-        return loader(self.train, LapBatches(self.course, share, module.steps_done), self.recipe.seed, self.workers)
+        return loader(
+            self.train, IntervalBatches(self.schedule, share, module.steps_done), self.recipe.seed, self.workers
+        )
 
     def val_dataloader(self) -> DataLoader:
         trainer = self.trainer
@@ -70,22 +72,22 @@ class RunData(L.LightningDataModule):
         return loader(self.evaluation, batches, self.recipe.seed, self.workers)
 
 
-class LapBatches(Sampler):
-    """Micro-batches of one device, from a step to the end of its lap, as lists of (epoch, index)."""
+class IntervalBatches(Sampler):
+    """Micro-batches of one device, from a step to the end of its evaluation interval, as lists of (epoch, index)."""
 
-    def __init__(self, course: Course, share: Share, step: int):
-        self.course, self.share, self.step = course, share, step
+    def __init__(self, schedule: StepSchedule, share: DeviceShare, step: int):
+        self.schedule, self.share, self.step = schedule, share, step
 
     def __len__(self) -> int:
-        return (self.course.lap_end(self.step) - self.step) * self.share.accumulate
+        return (self.schedule.interval_end(self.step) - self.step) * self.share.accumulate
 
     def __iter__(self) -> Iterator[list[tuple[int, int]]]:
-        for step in range(self.step, self.course.lap_end(self.step)):
-            yield from self.course.shares(step, self.share)
+        for step in range(self.step, self.schedule.interval_end(self.step)):
+            yield from self.schedule.micro_batches(step, self.share)
 
 
 def evaluation_batches(size: int, batch_size: int, rank: int, world: int) -> list[list[tuple[int, int]]]:
-    """One device's batches of all samples, each sample once; every device has the same number of batches."""
+    """One device's batches; each sample occurs once, and all devices have the same number of batches."""
     if size < world:
         raise ValueError(f"there are {size} samples to evaluate for {world} devices; use fewer devices")
     count = -(-size // (batch_size * world))
@@ -94,7 +96,7 @@ def evaluation_batches(size: int, batch_size: int, rank: int, world: int) -> lis
 
 
 def loader(samples: Samples, batches: Any, seed: int, workers: int) -> DataLoader:
-    """Batches of samples, each drawn with randomness that depends on seed, epoch and index alone."""
+    """Batches of samples; the random numbers of a sample depend on seed, epoch and index only."""
     return DataLoader(
         _Seeded(samples, seed), batch_sampler=batches, num_workers=workers, collate_fn=samples.collate,
         pin_memory=torch.cuda.is_available(),

@@ -1,4 +1,4 @@
-"""One folder, one process: a lock that vanishes with the process that has it, however it ends."""
+"""Locks on folders; the operating system releases a lock when its process ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-#: The file in a folder that is locked. It says who has the lock; one left by a killed process locks nothing.
+#: The locked file in a folder, which names the process that holds the lock. A killed process may leave it, unlocked.
 LOCK = ".lock"
 
 _held: set[Path] = set()
@@ -22,11 +22,10 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def held(folder: Path) -> Generator[Path]:
-    """Make a folder if needed, and keep other processes out of it until the end; it may be entered again within.
+    """Create a folder if needed and lock it against other processes; reentrant.
 
-    The lock belongs to the operating system, which drops it when the process ends. Between machines that share a
-    folder over NFS it holds where the server offers locks. Of several processes of one run the first has the lock for
-    all of them.
+    The operating system releases the lock when the process ends. Machines that share a folder over NFS respect it if
+    the server supports locks. Of several processes of a run, the first holds the lock for all.
 
     Raises:
         ValueError: another process has the folder; the message names it.
@@ -49,7 +48,7 @@ def held(folder: Path) -> Generator[Path]:
 
 @contextmanager
 def made(folder: Path, exist_ok: bool) -> Generator[None]:
-    """Make a folder and those above it; the new ones that are empty at the end are removed."""
+    """Create a folder and its parents; new folders that are empty at the end are removed."""
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     make_folder(folder, exist_ok)
     try:
@@ -61,12 +60,12 @@ def made(folder: Path, exist_ok: bool) -> Generator[None]:
 
 
 def is_first_process() -> bool:
-    """Whether this is the only process of a run, or the one that writes its files."""
+    """Whether this is the process of a run that writes its files."""
     return all(int(os.environ.get(name, 0)) == 0 for name in ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"))
 
 
 def make_folder(folder: Path, exist_ok: bool = True) -> None:
-    """Make a folder and those above it; an error says what to do."""
+    """Create a folder and its parents; an error says what to do."""
     try:
         folder.mkdir(parents=True, exist_ok=exist_ok)
     except OSError as error:
@@ -93,9 +92,9 @@ def _acquire(lock: FileLock, folder: Path) -> None:
 
 
 def _holder(path: Path) -> str:
-    """Who has a lock, in words."""
+    """The holder of a lock, for messages."""
     try:
         who = json.loads(path.read_text(encoding="utf-8"))
         return f"process {who['pid']} on {who['host']} since {who['since']}"
-    except (OSError, ValueError, KeyError, TypeError):  # it has the lock, and is about to write
+    except (OSError, ValueError, KeyError, TypeError):  # it holds the lock and has not written the file yet
         return "another process"

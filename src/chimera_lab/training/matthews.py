@@ -7,13 +7,13 @@ from torchmetrics.classification import BinaryMatthewsCorrCoef
 
 
 class Matthews(BinaryMatthewsCorrCoef):
-    """The correlation of guesses with labels, 0 or 1 each.
+    """The correlation of binary predictions with binary labels.
 
-    If all guesses are the same, it is 0, as GLUE's own program has it; torchmetrics takes a limit that is not.
+    It is 0 if all predictions are equal, as in GLUE's reference implementation; torchmetrics returns a limit instead.
     """
 
     def compute(self) -> Tensor:
-        """``(tp · tn − fp · fn) / √((tp + fp)(tp + fn)(tn + fp)(tn + fn))`` of all guesses so far."""
+        """``(tp · tn − fp · fn) / √((tp + fp)(tp + fn)(tn + fp)(tn + fn))`` of all predictions."""
         (tn, fp), (fn, tp) = self.confmat.double()
         scale = ((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)).sqrt()
         return (tp * tn - fp * fn) / scale.clamp(min=1)

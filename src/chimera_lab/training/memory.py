@@ -1,4 +1,4 @@
-"""The memory that a run takes at the least, counted before any is taken."""
+"""A lower bound of the memory that a run needs, computed before it is allocated."""
 
 from __future__ import annotations
 
@@ -11,30 +11,29 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from chimera_lab.training.recipe import Machine, Recipe
+from chimera_lab.training.recipe import Recipe, RuntimeConfig
 from chimera_lab.training.task import Task
 
 _FLOAT = 4  # bytes
 
 
-def check_memory(task: Task, recipe: Recipe, machine: Machine, samples: int, train: bool = True) -> None:
-    """Refuse a run that this machine has too little memory for.
+def check_memory(task: Task, recipe: Recipe, runtime: RuntimeConfig, samples: int, train: bool = True) -> None:
+    """Refuse a run that exceeds the available memory.
 
-    Counted are the weights (trained on a CPU also gradients, AdamW's two moments and the average), and on a CPU the
-    hidden states of ``samples``: of all layers in training, which the backward pass needs, else of one. A run takes
-    more than that; what is refused is hopeless.
+    The bound counts the weights (in training on a CPU also gradients, the two moments of AdamW and the average) and, on
+    a CPU, the hidden states of ``samples``: of all layers in training, for the backward pass, otherwise of one.
 
     Args:
-        task: tells how large a sample is; its data are read already.
-        recipe: of the model.
-        machine: what to compute on.
-        samples: at once, on one device.
+        task: determines the size of a sample.
+        recipe: determines the model.
+        runtime: the hardware.
+        samples: samples per device and forward pass.
         train: whether the model is trained.
     """
     layers: int | None = getattr(recipe, "num_hidden_layers", None)
     if layers is None:
-        return  # the recipe goes on with a model that exists already
-    on_cpu = machine.accelerator == "cpu" or not torch.accelerator.is_available()
+        return  # the recipe fine-tunes an existing model
+    on_cpu = runtime.accelerator == "cpu" or not torch.accelerator.is_available()
     copies = (4 if train and on_cpu else 1) + bool(recipe.ema)
     head = task.num_outputs() * getattr(recipe, "hidden_size", 1)
     _refuse_beyond_memory(copies * head, f"the last layer of a model with {task.num_outputs():,} classes or labels")
@@ -59,7 +58,7 @@ def _refuse_beyond_memory(numbers: int, what: str) -> None:
 
 
 def available_memory() -> int:
-    """Bytes that can still be taken, within the limit of the container."""
+    """Bytes that can still be allocated, within the limit of the container."""
     return min(_limits(), default=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
@@ -73,7 +72,7 @@ def _limits() -> Iterator[int]:
 
 
 def _parameters(task: Task, recipe: Recipe, layers: int) -> tuple[int, str]:
-    """How many parameters the model has, and its largest tensor; each layer has as many as the next."""
+    """The number of parameters of the model, and its largest tensor; all layers have equal size."""
     one, two = (_without_memory(task, replace(recipe, **{"num_hidden_layers": few})) for few in (1, 2))
     first, second = (sum(parameter.numel() for parameter in model.parameters()) for model in (one, two))
     name, largest = max(two.named_parameters(), key=lambda item: item[1].numel())

@@ -1,4 +1,4 @@
-"""AdamW, and which parameters it decays."""
+"""AdamW and its parameter groups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from chimera_lab.training.recipe import Recipe
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
-    """Matrices and filters decay; biases, norms and parameters marked ``_no_weight_decay`` do not."""
+    """Weight decay for matrices and filters; none for biases, norms and parameters marked ``_no_weight_decay``."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     plain = [p for p in parameters if p.ndim < 2 or getattr(p, "_no_weight_decay", False)]
     undecayed = {id(p) for p in plain}

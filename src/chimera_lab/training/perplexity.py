@@ -1,4 +1,4 @@
-"""Perplexity, in logarithms throughout."""
+"""Perplexity."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Perplexity(Metric):
         self.add_state("count", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
 
     def update(self, scores: Tensor, words: Tensor) -> None:
-        """Add words that were guessed."""
+        """Add predictions."""
         self.total += F.cross_entropy(scores, words, reduction="sum")
         self.count += len(words)
 
     def compute(self) -> Tensor:
-        """The perplexity of all words so far."""
+        """The perplexity of all words."""
         return (self.total / self.count).exp()

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 
-class Bar(Callback):
-    """A bar over the whole run with loss, figures and time left; where there is no terminal, a line for each lap."""
+class ProgressBar(Callback):
+    """A progress bar with loss, metrics and remaining time; without a terminal, one line per evaluation."""
 
     def __init__(self, evaluated_on: str) -> None:
         self.evaluated_on = evaluated_on
@@ -35,7 +35,9 @@ class Bar(Callback):
             columns += (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=True))
             self.progress = Progress(*columns, console=Console(stderr=True))
             self.progress.start()
-            self.task = self.progress.add_task("starting", total=pl_module.course.total, completed=pl_module.steps_done)
+            self.task = self.progress.add_task(
+                "starting", total=pl_module.schedule.total, completed=pl_module.steps_done
+            )
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         now = time.monotonic()
@@ -44,15 +46,15 @@ class Bar(Callback):
             count = pl_module.sums["count"]
             sums = ((name, value) for name, value in pl_module.sums.items() if name != "count")
             means = (f"{name} {float(value / count):.4f}" for name, value in sums)
-            epoch = int((pl_module.steps_done - 1) / pl_module.course.steps_per_epoch) + 1
+            epoch = int((pl_module.steps_done - 1) / pl_module.schedule.steps_per_epoch) + 1
             self.progress.update(
                 self.task, completed=pl_module.steps_done, description=f"epoch {epoch}  {'  '.join(means)}"
             )
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        means = pl_module.lap_means()
+        means = pl_module.interval_means()
         if trainer.is_global_zero:
-            self._say(self._line(pl_module, means))
+            self._print(self._line(pl_module, means))
 
     def on_train_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         if self.progress is not None:
@@ -63,24 +65,24 @@ class Bar(Callback):
         if self.progress is not None:
             self.progress.stop()
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         if self.progress is None:
             print(line, file=sys.stderr, flush=True)
         else:
             self.progress.console.print(line, highlight=False)
 
     def _line(self, module: TrainingModule, means: dict[str, float]) -> str:
-        step, course = module.steps_done, module.course
+        step, schedule = module.steps_done, module.schedule
         spent = time.monotonic() - self.started
-        left = spent / max(1, step - self.first) * (course.total - step)
+        left = spent / max(1, step - self.first) * (schedule.total - step)
         train = "  ".join(f"{name} {value:.4f}" for name, value in means.items())
         return (
-            f"epoch {step / course.steps_per_epoch:<5.4g} step {step}/{course.total}  train {train}  "
-            f"{self.evaluated_on} {in_words(module.results)}  {_clock(spent)}, {_clock(left)} left"
+            f"epoch {step / schedule.steps_per_epoch:<5.4g} step {step}/{schedule.total}  train {train}  "
+            f"{self.evaluated_on} {format_metrics(module.results)}  {_clock(spent)}, {_clock(left)} left"
         )
 
 
-def in_words(results: dict[str, float]) -> str:
+def format_metrics(results: dict[str, float]) -> str:
     """``{"top1": 0.9, "top1_ema": 0.8}`` → ``top1 0.9000 (averaged 0.8000)``."""
     words = []
     for name, value in results.items():

@@ -1,4 +1,4 @@
-"""The records of a run: csv files that survive kills without gaps or duplicates, TensorBoard, curves."""
+"""The records of a run: csv files without gaps or duplicates after a resumption, TensorBoard, curves."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chimera_lab.training.files import write_durably
+from chimera_lab.data.files import write_atomically
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 
-class Table:
-    """A csv file with a row for some steps; rows after the step from which a run goes on are dropped.
+class CsvLog:
+    """A csv file with one row per logged step; rows after ``step``, from which the run continues, are dropped.
 
     Args:
         path: the file.
-        step: where the run is.
+        step: current step of the run.
     """
 
     def __init__(self, path: Path, step: int):
         self.path = path
         kept = [row for row in read_table(path) if int(row["step"]) <= step] if path.exists() else []
         self.columns = list(kept[0]) if kept else []
-        write_durably(path, lambda file: file.write(_text(self.columns, kept).encode()))
+        write_atomically(path, lambda file: file.write(_text(self.columns, kept).encode()))
         self.file = open(path, "a", encoding="utf-8", newline="")  # noqa: SIM115  (open for the length of the run)
 
     def add(self, row: dict[str, Any]) -> None:
-        """One more row; the first decides on the columns."""
+        """Append a row; the first one determines the columns."""
         if not self.columns:
             self.columns = list(row)
             csv.writer(self.file).writerow(self.columns)
@@ -37,7 +37,7 @@ class Table:
         self.file.flush()
 
     def sync(self) -> None:
-        """Bring all rows to the disk, before a checkpoint says they are there."""
+        """Write all rows to disk, before a checkpoint that relies on them is written."""
         self.file.flush()
         os.fsync(self.file.fileno())
 
@@ -48,7 +48,7 @@ class Table:
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
-    """The complete rows of a csv file of numbers, one for each step; a last row cut off by a kill is not one."""
+    """The complete rows of a csv file of numbers; an incomplete last row, left by a killed process, is skipped."""
     try:
         text = path.read_text(encoding="utf-8")
         rows = list(csv.DictReader(text[: text.rfind("\n") + 1].splitlines()))
@@ -70,13 +70,13 @@ class Records:
     """steps.csv, metrics.csv (a row for each evaluation) and TensorBoard's files of a run.
 
     Args:
-        folder: the run's.
-        step: where the run is.
+        folder: folder of the run.
+        step: current step of the run.
     """
 
     def __init__(self, folder: Path, step: int):
         self.folder = folder
-        self.steps, self.laps = Table(folder / "steps.csv", step), Table(folder / "metrics.csv", step)
+        self.steps, self.evaluations = CsvLog(folder / "steps.csv", step), CsvLog(folder / "metrics.csv", step)
         self.board = _board(folder / "tensorboard", step)
 
     def add_step(self, row: dict[str, Any]) -> None:
@@ -84,9 +84,9 @@ class Records:
         self.steps.add(row)
         self._show(row, "step")
 
-    def add_lap(self, row: dict[str, Any]) -> None:
+    def add_evaluation(self, row: dict[str, Any]) -> None:
         """A row of metrics.csv."""
-        self.laps.add(row)
+        self.evaluations.add(row)
         self._show(row, "epoch")
 
     def _show(self, row: dict[str, Any], group: str) -> None:
@@ -95,15 +95,15 @@ class Records:
                 self.board.add_scalar(f"{group}/{name}", float(value), row["step"])
 
     def sync(self) -> None:
-        """Bring everything to the disk."""
+        """Write everything to disk."""
         self.steps.sync()
-        self.laps.sync()
+        self.evaluations.sync()
         self.board.flush()
 
     def close(self) -> None:
         """Close the files and draw the curves."""
         self.steps.close()
-        self.laps.close()
+        self.evaluations.close()
         self.board.close()
         draw_curves(self.folder)
 
@@ -115,7 +115,7 @@ def _board(folder: Path, step: int) -> SummaryWriter:
 
 
 def draw_curves(folder: Path) -> None:
-    """curves.png from metrics.csv: a panel for each figure, its variants as lines."""
+    """Draw curves.png from metrics.csv: a panel per metric, with a line per variant."""
     rows = read_table(folder / "metrics.csv")
     if not rows:
         return

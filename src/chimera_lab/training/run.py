@@ -1,4 +1,4 @@
-"""The folder of a run: what is in it, and which folder is one."""
+"""The folder of a run: its contents, and how it is created and opened."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from itertools import count
 from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from chimera_lab.training.files import read_json, write_durably
+from chimera_lab.data.files import write_atomically
+from chimera_lab.training.files import read_json
+from chimera_lab.training.kinds import recipe_class
 from chimera_lab.training.lock import LOCK, held, made, make_folder
-from chimera_lab.training.recipe import Machine, Recipe, recipe_class
+from chimera_lab.training.recipe import Recipe, RuntimeConfig
 from chimera_lab.training.settings import as_dict, from_dict
+from chimera_lab.training.task import Task
 from chimera_ssm.version import __version__
-
-if TYPE_CHECKING:
-    from chimera_lab.training.task import Task
 
 
 @dataclass(frozen=True)
@@ -32,23 +32,23 @@ class Run:
     folder: Path
     name: str
     recipe: Recipe
-    machine: Machine
+    runtime: RuntimeConfig
 
     @property
     def checkpoints(self) -> Path:
-        """Where the checkpoints are."""
+        """The folder of the checkpoints."""
         return self.folder / "checkpoints"
 
     @property
     def about(self) -> Path:
-        """What was known of the data when the run began: classes, vocabulary, what tells them from others."""
+        """Metadata of the data when the run began: classes, vocabulary, fingerprint."""
         return self.folder / "about"
 
-    def recall(self, task: Task, own_data: bool = True) -> str:
-        """Make a task what it was when the run began; see `Task.recall`.
+    def load_metadata(self, task: Task, own_data: bool = True) -> str:
+        """Restore the metadata that a task had when the run began; see `Task.load_metadata`.
 
         Returns:
-            What told the run's data from others.
+            The fingerprint of the run's data.
         """
         path = self.about / "data"
         if not path.is_file():
@@ -56,27 +56,27 @@ class Run:
         for file in self.about.glob("*.json"):
             read_json(file, object, _RESTORE)
         try:
-            task.recall(self.about, own_data)
+            task.load_metadata(self.about, own_data)
         except FileNotFoundError as error:
             raise ValueError(f"{self.folder} is incomplete: {error.filename} is not there; {_RESTORE}") from None
         return path.read_text(encoding="ascii", errors="replace")
 
     @property
     def model(self) -> Path:
-        """The trained model, in the form its users load."""
+        """The folder of the trained model."""
         return self.folder / "model"
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """The final figures, if the run is finished; those that are not defined are NaN."""
-        return self._outcome("result.json", "delete it and continue with chimera train --resume")
+        """The content of result.json if the run is finished; undefined metrics are NaN."""
+        return self._summary("result.json", "delete it and continue with chimera train --resume")
 
     @property
     def divergence(self) -> dict[str, Any] | None:
-        """Where the run diverged, if it did: the same as `result`, without metrics."""
-        return self._outcome("diverged.json", "delete it and continue with chimera train --resume")
+        """The content of diverged.json if the run diverged: as `result`, without metrics."""
+        return self._summary("diverged.json", "delete it and continue with chimera train --resume")
 
-    def _outcome(self, name: str, remedy: str) -> dict[str, Any] | None:
+    def _summary(self, name: str, remedy: str) -> dict[str, Any] | None:
         path = self.folder / name
         if not path.exists():
             return None
@@ -88,11 +88,11 @@ class Run:
 
     @property
     def exists(self) -> bool:
-        """Whether the folder is there already."""
+        """Whether the folder contains a run."""
         return (self.folder / "config.yaml").exists()
 
     def check_free(self) -> None:
-        """Refuse a folder with something in it: an existing run is never written into."""
+        """Refuse a folder that is not empty: an existing run is never overwritten."""
         if self.exists:
             raise ValueError(
                 f"{self.folder} holds a run already: continue it with chimera train --resume {self.folder}, or choose "
@@ -104,15 +104,15 @@ class Run:
             raise ValueError(f"{self.folder} exists and is not a run; choose another folder with --out")
 
     def create(self) -> None:
-        """Make the folder, with its config.yaml."""
+        """Create the folder and its config.yaml."""
         import yaml
 
         self.check_free()
         values: dict[str, Any] = {"name": self.name, "kind": self.recipe.kind, "version": __version__}
-        values |= {"recipe": as_dict(self.recipe), "machine": as_dict(self.machine)}
+        values |= {"recipe": as_dict(self.recipe), "machine": as_dict(self.runtime)}
         text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
         make_folder(self.folder)
-        write_durably(self.folder / "config.yaml", lambda file: file.write(text.encode()))
+        write_atomically(self.folder / "config.yaml", lambda file: file.write(text.encode()))
 
 
 def open_run(folder: Path) -> Run:
@@ -128,13 +128,13 @@ def open_run(folder: Path) -> Run:
         words = " ".join(str(error).split())
         raise ValueError(f"{path} cannot be read: it is not YAML ({words}); {_RESTORE}") from error
     try:
-        name, kind, recipe, machine = (_entry(values, *entry) for entry in _ENTRIES.items())
-        return Run(folder, name, from_dict(recipe_class(kind), recipe), from_dict(Machine, machine))
+        name, kind, recipe, runtime = (_entry(values, *entry) for entry in _ENTRIES.items())
+        return Run(folder, name, from_dict(recipe_class(kind), recipe), from_dict(RuntimeConfig, runtime))
     except ValueError as error:
         raise ValueError(f"{path} cannot be read: {error}; {_RESTORE}") from error
 
 
-#: What a process that was killed before its run began may leave in the folder.
+#: Files that a process killed before its run began may leave behind.
 _TRACES = LOCK, "config.yaml.part"
 
 _ENTRIES = {"name": str, "kind": str, "recipe": dict, "machine": dict}
@@ -142,7 +142,7 @@ _RESTORE = "restore it, or train again"
 
 
 def _entry(values: Any, name: str, kind: type) -> Any:
-    """An entry of config.yaml, of the type that it must have."""
+    """An entry of config.yaml, checked for its type."""
     value = values.get(name) if isinstance(values, dict) else None
     if not isinstance(value, kind):
         raise ValueError(f"{name} is missing or not a {kind.__name__}")
@@ -151,7 +151,7 @@ def _entry(values: Any, name: str, kind: type) -> Any:
 
 @contextmanager
 def new_folder(name: str) -> Generator[Path]:
-    """``runs/<recipe>-<time>``, a folder made for this process alone, and removed if it stays empty."""
+    """``runs/<recipe>-<time>``, created and locked for this process, and removed if it stays empty."""
     stem = f"{name.replace('/', '-')}-{time.strftime('%Y%m%d-%H%M%S')}"
     with ExitStack() as stack:
         for k in count():

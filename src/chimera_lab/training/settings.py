@@ -1,14 +1,15 @@
-"""Typed, documented, checked settings: frozen dataclasses whose fields are read from text or yaml."""
+"""Typed, documented and validated settings: frozen dataclasses whose fields are read from text or YAML."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from difflib import get_close_matches
 from math import inf
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from chimera_ssm.errors import unknown_name
 
 S = TypeVar("S", bound="Settings")
 
@@ -27,15 +28,15 @@ def setting(
     """A field of `Settings`.
 
     Args:
-        default: its value if none is given.
+        default: the value if none is given.
         doc: one line for ``--help``.
-        least: the least value allowed.
-        most: the largest value allowed.
-        above: values must be larger than this.
-        below: values must be smaller than this.
+        least: inclusive lower bound.
+        most: inclusive upper bound.
+        above: exclusive lower bound.
+        below: exclusive upper bound.
         at_eval: whether `chimera eval` may change it.
-        place: if not ``None``, the text names a file or folder, unless it is one of these names; those that end with
-            a colon stand before a file or folder.
+        place: if not ``None``, the value is the path of a file or folder, unless it is one of these names; a name that
+            ends with a colon is a prefix of a path.
     """
     bounds = {"at least": least, "at most": most, "above": above, "below": below}
     bounds = {words: bound for words, bound in bounds.items() if bound is not None}
@@ -45,7 +46,7 @@ def setting(
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Base of settings; every field is a `setting`, and is checked when an instance is made."""
+    """Base class of settings; every field is a `setting` and is validated when an instance is created."""
 
     def __post_init__(self) -> None:
         for key in keys(type(self)):
@@ -54,7 +55,7 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """What is known of a field: its name, type, default, one line of text, and bounds."""
+    """A field of `Settings`: its name, type, default, documentation and bounds."""
 
     name: str
     type: Any
@@ -66,23 +67,23 @@ class Key:
 
     @property
     def help(self) -> str:
-        """Its line of text, with the choices if there are some."""
+        """The documentation, followed by the choices if there are any."""
         kind = _without_none(self.type) if _is_optional(self.type) else self.type
-        return f"{self.doc}; {_words(self.type)}" if get_origin(kind) is Literal else self.doc
+        return f"{self.doc}; {_describe(self.type)}" if get_origin(kind) is Literal else self.doc
 
     def parse(self, text: str) -> Any:
-        """The value that ``text`` stands for."""
+        """Parse and validate a value."""
         try:
             value = _parse(text, self.type)
         except (ValueError, OverflowError):
-            raise ValueError(f"{self.name} must be {_words(self.type)}, found {text!r}") from None
+            raise ValueError(f"{self.name} must be {_describe(self.type)}, found {text!r}") from None
         self.check(value)
         return value if self.place is None else _absolute(value, self.place)
 
     def check(self, value: Any) -> None:
-        """Refuse values of another type or out of bounds."""
+        """Raise ValueError if the type or a bound is violated."""
         if not _fits(value, self.type):
-            raise ValueError(f"{self.name} must be {_words(self.type)}, found {value!r}")
+            raise ValueError(f"{self.name} must be {_describe(self.type)}, found {value!r}")
         numbers = value if isinstance(value, tuple) else (value,)
         for number in numbers:
             for words, bound in self.bounds.items():
@@ -105,24 +106,18 @@ def keys(cls: type[Settings]) -> list[Key]:
 
 
 def from_dict(cls: type[S], values: Mapping[str, Any]) -> S:
-    """Settings from plain values, as in a yaml file; unknown keys are refused."""
+    """Settings from plain values, as in a YAML file; unknown keys are refused."""
     known = {key.name: key for key in keys(cls)}
     for name in values:
         if name not in known:
-            raise ValueError(unknown(f"setting {name!r}", name, known))
+            raise ValueError(unknown_name("setting", name, known))
     return cls(**{name: _from_plain(value, known[name].type) for name, value in values.items()})
 
 
 def as_dict(settings: Settings) -> dict[str, Any]:
-    """Plain values for a yaml file; `from_dict` reads them back."""
+    """Plain values for a YAML file; the inverse of `from_dict`."""
     plain = {key.name: getattr(settings, key.name) for key in keys(type(settings))}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
-
-
-def unknown(what: str, name: str, known: Any) -> str:
-    """The sentence for a name that does not exist, with the nearest that does."""
-    near = get_close_matches(name, list(known), n=1)
-    return f"unknown {what}, did you mean {near[0]!r}?" if near else f"unknown {what}; there are: {', '.join(known)}"
 
 
 def _parse(text: str, kind: Any) -> Any:
@@ -141,7 +136,7 @@ def _parse(text: str, kind: Any) -> Any:
 
 
 def _absolute(text: str, names: tuple[str, ...]) -> str:
-    """A file or folder that exists, so that it is found from any other; a name as it is."""
+    """The absolute path of an existing file or folder; any other text unchanged."""
     prefix = next((name for name in names if name.endswith(":") and text.startswith(name)), "")
     path = Path(text.removeprefix(prefix)).expanduser()
     is_name = not text or text in names or not path.exists()
@@ -174,9 +169,9 @@ def _without_none(kind: Any) -> Any:
     return inner
 
 
-def _words(kind: Any) -> str:
+def _describe(kind: Any) -> str:
     if _is_optional(kind):
-        return f"{_words(_without_none(kind))}, or none"
+        return f"{_describe(_without_none(kind))}, or none"
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(str, get_args(kind)))}"
     if get_origin(kind) is tuple:

@@ -1,4 +1,4 @@
-"""What the loop asks of a kind of data."""
+"""The interface between the training loop and a kind of data."""
 
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ from chimera_lab.data.samples import Samples
 if TYPE_CHECKING:
     from torchmetrics import Metric
 
-    from chimera_lab.training.recipe import Recipe
 
-
-class Outcome(NamedTuple):
-    """What a model made of a batch.
+class StepOutput(NamedTuple):
+    """The result of a forward pass.
 
     Attributes:
-        loss: a mean, differentiable.
-        count: of what it is the mean: samples, tokens, …
-        predictions: for the metrics.
-        targets: for the metrics.
-        running: figures to show while training, means over ``count``.
+        loss: differentiable mean over ``count``.
+        count: number of samples, tokens or labels in the mean.
+        predictions: input of the metrics.
+        targets: input of the metrics.
+        running: metrics to show during training, means over ``count``.
     """
 
     loss: Tensor
@@ -35,72 +33,83 @@ class Outcome(NamedTuple):
 
 
 class Task(ABC):
-    """A kind of data: its samples, its model, its loss and its metrics."""
+    """A kind of data: its samples, model, loss and metrics.
 
-    #: The metric that tells which weights are better, and whether a larger value is.
+    Args:
+        recipe: the settings of data and model.
+    """
+
+    #: The metric by which weights are chosen, and whether larger values are better.
     monitor: str
     larger_is_better: bool = True
 
-    #: What `test_samples` are, in one word.
+    #: The name of `test_samples` in results.
     tested_on: str = "test"
 
     @abstractmethod
+    def __init__(self, recipe: Any): ...
+
+    @abstractmethod
     def train_samples(self) -> Samples:
-        """All training samples, augmented."""
+        """The augmented training samples."""
 
     @abstractmethod
     def plain_train_samples(self) -> Samples:
-        """The same samples as they are for evaluation: a part of them may be held out for validation."""
+        """The training samples without augmentation, from which validation data are held out."""
 
     @abstractmethod
     def test_samples(self) -> Samples:
-        """All test samples."""
+        """The test samples."""
 
     @abstractmethod
     def parts(self) -> tuple[Samples, Samples]:
-        """Training and test samples as they are in the data, which their `content` tells from others."""
+        """Unprocessed training and test samples, whose `content` identifies the data."""
 
     @abstractmethod
-    def remember(self, model: nn.Module, folder: Path) -> None:
-        """Write what the model depends on beside the recipe, such as the vocabulary, into a folder that exists."""
+    def save_metadata(self, model: nn.Module, folder: Path) -> None:
+        """Write what the model depends on besides the recipe, such as the vocabulary, into an existing folder."""
 
     @abstractmethod
-    def recall(self, folder: Path, own_data: bool = True) -> None:
-        """Take what `remember` wrote in place of what the data say now: a run stays what it was when it began.
+    def load_metadata(self, folder: Path, own_data: bool = True) -> None:
+        """Read what `save_metadata` wrote; it takes precedence over the current data.
 
         Args:
-            folder: where it wrote.
-            own_data: whether the data are the run's; of others everything is for testing that is not said to be for
-                training.
+            folder: the folder that was written.
+            own_data: whether the data are those of the run. Of other data, everything that is not marked as training
+                data is used for testing.
         """
 
     @abstractmethod
-    def build_model(self, recipe: Recipe) -> nn.Module:
-        """The model of a recipe, its weights drawn from PyTorch's generator.
+    def build_model(self, recipe: Any) -> nn.Module:
+        """The model of a recipe, with weights drawn from PyTorch's default generator.
 
-        The recipe is that of the run: an evaluation may have another, but the model stays what it was.
+        The recipe is passed separately because an evaluation may change the settings of the data, but not the model.
         """
 
+    @abstractmethod
+    def match_parameters(self, target: int) -> Any:
+        """The recipe with its width changed so that the model has ``target`` parameters, within 3 %."""
+
     def num_outputs(self) -> int:
-        """Classes or labels, where a number in the data decides on them; 0 where each has a name."""
+        """Number of classes or labels, if a number in the data determines it; 0 if they are listed by name."""
         return 0
 
     def numbers_per_sample(self) -> int:
-        """Numbers of a sample's hidden states in a layer, where settings decide on its size; 0 where the data do."""
+        """Size of a sample's hidden states per layer, if the settings determine it; 0 if the data do."""
         return 0
 
     @abstractmethod
-    def outcome(self, model: nn.Module, batch: Any) -> Outcome:
-        """Loss and predictions; ``model.training`` tells whether to regularise."""
+    def step(self, model: nn.Module, batch: Any) -> StepOutput:
+        """Forward pass and loss; regularization is applied if ``model.training``."""
 
     @abstractmethod
     def metrics(self) -> dict[str, Metric]:
-        """Fresh metrics of an evaluation, updated with predictions and targets; the loss is there anyway."""
+        """New metrics for an evaluation, to be updated with predictions and targets; the loss is added to them."""
 
     @abstractmethod
     def save(self, model: nn.Module, folder: Path) -> None:
-        """Write the model in the form in which its users load it."""
+        """Write the model in the format in which users load it."""
 
     def majority(self) -> dict[str, float]:
-        """The metrics of guessing the class most frequent in training, whatever is shown."""
-        raise ValueError(f"{type(self).__name__} has no classes to guess")
+        """The metrics of always predicting the most frequent training class."""
+        raise ValueError(f"{type(self).__name__} has no majority class")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Iterable
 from typing import Any
 
 from torch import nn
 from transformers import BertForMaskedLM
 
+from chimera_ssm.errors import did_you_mean
 from chimera_ssm.models.graph import ChimeraForGraphs
 from chimera_ssm.models.graph.presets import PRESETS as GRAPH_PRESETS
 from chimera_ssm.models.image import ChimeraForImageClassification
@@ -56,6 +56,4 @@ def create_model(name: str, **overrides: Any) -> nn.Module:
 
 def _check_name(what: str, name: str, known: Iterable[str]) -> None:
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
-        raise ValueError(f"no {what} is called {name!r}; {hint}")
+        raise ValueError(f"no {what} is called {name!r}; {did_you_mean(name, sorted(known))}")

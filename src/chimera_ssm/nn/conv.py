@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from chimera_ssm.nn import kernels
-from chimera_ssm.ops.autograd import arrays_of, empty, flatten, keep, twice
+from chimera_ssm.ops.autograd import arrays_of, double_backward_via, empty, flatten, save_arguments
 from chimera_ssm.topology import Batch, Topology
 
 _CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -132,7 +132,7 @@ class _ActivatedWindow(torch.autograd.Function):
         from chimera_ssm.cpu import threads as pool
         from chimera_ssm.nn.kernels import conv
 
-        keep(ctx, (x, weight, bias, table))
+        save_arguments(ctx, (x, weight, bias, table))
         y, (memory, strides) = empty(*x.shape, like=x), flatten(x.detach())
         work = y.numel() * len(table)
         blocks, size = _blocks(x.shape[2], work)
@@ -141,7 +141,7 @@ class _ActivatedWindow(torch.autograd.Function):
         return y
 
     @staticmethod
-    @twice(_plain)
+    @double_backward_via(_plain)
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         from chimera_ssm.cpu import threads as pool
         from chimera_ssm.nn.kernels import conv

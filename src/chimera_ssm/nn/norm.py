@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from chimera_ssm.nn import kernels
-from chimera_ssm.ops.autograd import arrays_of, empty, flatten, keep, twice
+from chimera_ssm.ops.autograd import arrays_of, double_backward_via, empty, flatten, save_arguments
 
 #: Added to the mean square, so that rows of zeros stay finite.
 EPS = 1e-5
@@ -123,13 +123,13 @@ class _HeadNorm(torch.autograd.Function):
 
         Z, H, T, P = x.shape
         y, rate = empty(Z, T, H * P, like=x), empty(Z, T, like=x)
-        keep(ctx, (x, V, skip, gate, weight), rate)
+        save_arguments(ctx, (x, V, skip, gate, weight), rate)
         pool.run(norm.forward, norm.TASKS, *_arrays(x, V, skip, gate, weight), EPS, *arrays_of(y.view(-1), rate),
                  work=8 * y.numel())  # fmt: skip
         return y
 
     @staticmethod
-    @twice(_plain_heads)
+    @double_backward_via(_plain_heads)
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         from chimera_ssm.cpu import threads as pool
         from chimera_ssm.nn.kernels import norm
@@ -160,11 +160,11 @@ class _GatedRMSNorm(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, gate: Tensor | None, weight: Tensor) -> Tensor:
         u = x if gate is None else F.silu(gate).mul_(x)
         rate = (torch.linalg.vector_norm(u, dim=-1, keepdim=True).square_() / u.shape[-1] + EPS).rsqrt_()
-        keep(ctx, (x, gate, weight), rate)
+        save_arguments(ctx, (x, gate, weight), rate)
         return (u * rate).mul_(weight)
 
     @staticmethod
-    @twice(_plain)
+    @double_backward_via(_plain)
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         x, gate, weight, rate = ctx.saved_tensors
         (g,), opened = grads, None if gate is None else F.silu(gate)

@@ -78,7 +78,7 @@ def find(operation: str, algorithm: str, *args: Any) -> Implementation | None:
     for backend, can_run in BACKENDS.items():
         if not can_run(*tensors):
             continue
-        for name in (algorithm, GENERALIZATION.get(algorithm)):
+        for name in (algorithm, GENERALIZATION.get(algorithm, "")):
             found = _operations(name, backend).get(operation)
             if found is not None and found.supports(*args):
                 return Implementation(backend, found.run)
@@ -94,7 +94,7 @@ def run(operation: str, algorithm: str, *args: Any) -> Any:
 
 
 @cache
-def _operations(algorithm: str | None, backend: str) -> dict[str, Operation]:
+def _operations(algorithm: str, backend: str) -> dict[str, Operation]:
     if (algorithm, backend) not in TABLE:
         return {}
     return import_module(TABLE[algorithm, backend]).OPERATIONS

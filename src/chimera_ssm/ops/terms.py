@@ -49,8 +49,7 @@ class Term:
 
 def unpack_terms(terms: Sequence[Term], V: Tensor) -> tuple[list[Topology], list[Tensor]]:
     """Topologies; and weights ``[Z, H, E]``, scales, Cs and Bs of all terms, one after the other."""
-    ones = V.new_ones(V.shape[:3]) if any(term.scale is None for term in terms) else None
-    scales = [ones if term.scale is None else term.scale for term in terms]
+    scales = [V.new_ones(V.shape[:3]) if term.scale is None else term.scale for term in terms]
     tensors = [*(term.weight for term in terms), *scales, *(term.C for term in terms), *(term.B for term in terms)]
     return [term.topology for term in terms], tensors
 

@@ -8,6 +8,7 @@ import pytest
 from chimera_lab import cli
 from chimera_lab.cli import demo
 from chimera_lab.cli.demo import comparisons, report, speed
+from chimera_lab.training.kinds import count_parameters
 from tests import browser
 
 SMALL = {"num_hidden_layers": 1, "state_size": 4, "num_heads": 2, "epochs": 1}
@@ -42,7 +43,7 @@ def test_the_better_of_each_comparison_stands_out():
 
 def test_the_demo_from_interruption_to_report(small, tmp_path, capsys, monkeypatch):
     from chimera_lab.training import fit
-    from chimera_lab.training.bookkeeper import Interrupted
+    from chimera_lab.training.stopping import Interrupted
 
     out, train, done = tmp_path / "demo", fit.train, []
 
@@ -135,7 +136,7 @@ def test_a_topology_is_shown_in_the_form_asked_for(capsys, tmp_path):
 
 def test_baselines_have_as_many_parameters():
     for comparison in comparisons.COMPARISONS:
-        sizes = [recipe.parameters() for recipe in comparison.recipes().values()]
+        sizes = [count_parameters(recipe) for recipe in comparison.recipes().values()]
         assert abs(sizes[1] / sizes[0] - 1) < 0.03, comparison.name
 
 

@@ -157,7 +157,7 @@ def test_list_shows_recipes_models_and_settings(capsys, monkeypatch):
 
 def test_an_interruption_says_how_to_resume(monkeypatch, capsys):
     from chimera_lab.training import fit
-    from chimera_lab.training.bookkeeper import Interrupted
+    from chimera_lab.training.stopping import Interrupted
 
     def stop(*_):
         raise Interrupted("stopped after step 3 of 9; continue with: chimera train --resume runs/x")

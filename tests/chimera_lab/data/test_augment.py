@@ -5,7 +5,7 @@ import torch
 from PIL import Image
 
 from chimera_lab.data import augment
-from chimera_lab.data.augment import Augmentation, Plain, mix_batch
+from chimera_lab.data.augment import Augmentation, EvalTransform, mix_batch
 from chimera_lab.data.image import as_tensor
 from chimera_lab.data.random import seeded
 
@@ -35,7 +35,7 @@ def test_without_options_nothing_is_random():
     image = picture(16, 16)
     expected = (image / 255 - 0.4) / 0.2
     torch.testing.assert_close(Augmentation(16, 0.4, 0.2)(image), expected)
-    torch.testing.assert_close(Plain(16, 0.4, 0.2)(image), expected)
+    torch.testing.assert_close(EvalTransform(16, 0.4, 0.2)(image), expected)
 
 
 def test_resizing_is_as_by_pillow():
@@ -48,8 +48,8 @@ def test_resizing_is_as_by_pillow():
 def test_the_centre_is_kept_in_evaluation():
     image = torch.zeros(1, 20, 40, dtype=torch.uint8)
     image[:, 5:15, 15:25] = 255
-    assert (Plain(10, 0, 1, crop=0.5)(image) > 0.99).all()
-    assert Plain(7, 0, 1, crop=0.9)(image).shape == (1, 7, 7)
+    assert (EvalTransform(10, 0, 1, crop=0.5)(image) > 0.99).all()
+    assert EvalTransform(7, 0, 1, crop=0.9)(image).shape == (1, 7, 7)
 
 
 def test_shifts_move_all_pixels_by_at_most_so_many():

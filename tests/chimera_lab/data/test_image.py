@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from chimera_lab.data import image as images
-from chimera_lab.data.augment import Plain
+from chimera_lab.data.augment import EvalTransform
 from chimera_lab.data.image import Transformed, load_images, read_idx, read_image
 
 
@@ -77,7 +77,7 @@ def test_folders_of_pictures_are_read(picture_folder):
     assert data.train.sample(5)["pixel_values"].shape == (3, 12, 12)
     assert data.train.sample(5)["pixel_values"][:, 0, 0].tolist() == [255, 0, 0]
     assert load_images(str(picture_folder), 1).test.sample(0)["pixel_values"].shape == (1, 12, 10)
-    seen = Transformed(data.test, Plain(8, 0.5, 0.5))
+    seen = Transformed(data.test, EvalTransform(8, 0.5, 0.5))
     assert seen.sample(1)["pixel_values"].shape == (3, 8, 8)
     assert seen.labels.tolist() == [0, 1]
 
@@ -221,7 +221,7 @@ def test_images_with_more_than_8_bits_are_read_whole(name, channels, tmp_path):
     pixels = read_image(tmp_path / name, channels)
     assert pixels.shape == (channels, 8, 8)
     np.testing.assert_allclose(pixels.numpy(), np.broadcast_to(expected, (channels, 8, 8)), atol=1e-6)
-    seen = Plain(8, 0.25, 0.5)(pixels)
+    seen = EvalTransform(8, 0.25, 0.5)(pixels)
     np.testing.assert_allclose(seen[0].numpy(), (expected - 0.25) / 0.5, atol=1e-5)
 
 

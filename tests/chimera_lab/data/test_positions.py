@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from chimera_lab.data import positions as module
-from chimera_lab.data.graph_store import Graph, GraphStore
+from chimera_lab.data.graph_store import GraphSample, GraphStore
 from chimera_lab.data.positions import add_positions, positions
 
 PATH = np.array([[0, 1, 2, 2], [1, 2, 3, 2]])  # with a self-loop, and node 4 on its own
@@ -47,8 +47,8 @@ def test_eigenvectors_of_the_laplacian():
 
 def store() -> GraphStore:
     graphs = [
-        Graph(np.zeros((5, 1)), PATH, None, np.zeros((1, 1))),
-        Graph(np.zeros((2, 1)), PATH[:, :1], None, np.ones((1, 1))),
+        GraphSample(np.zeros((5, 1)), PATH, None, np.zeros((1, 1))),
+        GraphSample(np.zeros((2, 1)), PATH[:, :1], None, np.ones((1, 1))),
     ]
     return GraphStore.of(graphs)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from chimera_lab.data.graph import load_graphs
-from chimera_lab.data.rings import ASKS, SPEAKS, rings
+from chimera_lab.data.rings import QUERY, SOURCE, rings
 from chimera_ssm.topology import Graph
 
 
@@ -14,7 +14,7 @@ def test_the_answer_is_opposite():
         for index in range(12):
             sample = store.sample(index)
             colour, role = sample["x"].T.numpy()
-            (speaker,), (asker,) = np.flatnonzero(role == SPEAKS), np.flatnonzero(role == ASKS)
+            (speaker,), (asker,) = np.flatnonzero(role == SOURCE), np.flatnonzero(role == QUERY)
             size = len(colour)
             assert size == 2 * (index % 5 + 1)
             assert (speaker + size // 2) % size == asker

@@ -20,7 +20,8 @@ from chimera_lab.planning.launch import slurm, torchrun
 from chimera_lab.planning.synthetic_data import GRAPHS, task_without_data
 from chimera_lab.planning.traffic import Traffic
 from chimera_lab.recipes import find_recipe
-from chimera_lab.training.recipe import Machine
+from chimera_lab.training.kinds import count_parameters, create_task
+from chimera_lab.training.recipe import RuntimeConfig
 from chimera_ssm.cpu.availability import disable_kernels, usable
 from chimera_ssm.ops.custom_ops import as_operators
 from chimera_ssm.ops.flops import FLOP_FORMULAS, multiplications
@@ -55,7 +56,7 @@ def test_what_is_picked_is_read_once_and_halves_are_told_apart():
 
 def test_products_of_a_model_are_those_of_its_layers():
     """Two FLOPs for each weight and token, forward; four backward, two where the input needs no gradient."""
-    task, tokens = DIGITS.task(), 2 * 64
+    task, tokens = create_task(DIGITS), 2 * 64
     model = task.build_model(replace(DIGITS, num_hidden_layers=1))
     layers = {name: p.numel() for name, p in model.named_parameters() if p.dim() > 1 and "step_bias" not in name}
     expected = 0
@@ -103,7 +104,7 @@ def test_verbs_as_operators_have_the_same_values():
 
 
 def test_four_small_steps_tell_the_work_of_a_larger_one():
-    task = DIGITS.task()
+    task = create_task(DIGITS)
     told, true = count(DIGITS, task, samples=5), count_step(DIGITS, task, layers=3, samples=5)
     assert (told.matmul_flops, told.mix_flops) == (true.matmul_flops, true.mix_flops)
     for name in ("single_flops", "bytes_moved", "operations", "activation_bytes", "largest_bytes"):
@@ -136,10 +137,10 @@ def test_seconds_are_those_of_products_traffic_and_launches():
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_an_estimate_adds_up(strategy):
-    machine = Machine(accelerator="gpu", devices=2, nodes=2, strategy=strategy)
+    machine = RuntimeConfig(accelerator="gpu", devices=2, nodes=2, strategy=strategy)
     plan = estimate(DIGITS, machine, find_gpu("t4"))
     assert (plan.devices, plan.micro, plan.accumulate) == (4, 16, 1)
-    assert plan.parameters == DIGITS.parameters()
+    assert plan.parameters == count_parameters(DIGITS)
     assert plan.steps == 15 * ((1797 - 1797 // 4) // 64)
     copies = 4  # weights, two momenta, the average
     assert plan.memory["weights and optimiser"] == 4 * copies * plan.parameters / (4 if strategy == "fsdp" else 1)
@@ -188,7 +189,7 @@ def test_figures_of_gpus_are_plausible():
 
 def test_commands_are_understood_by_the_program():
     words = ["image/digits", "--lr", "0.01"]
-    machine = Machine(accelerator="gpu", devices=4, nodes=2, strategy="fsdp", precision="bf16")
+    machine = RuntimeConfig(accelerator="gpu", devices=4, nodes=2, strategy="fsdp", precision="bf16")
     command = torchrun(words, machine).replace("\\\n", " ").split()
     assert command[:5] == ["torchrun", "--nnodes", "2", "--nproc-per-node", "4"]
     args = cli._parser().parse_args(command[command.index("chimera") + 1 :])
@@ -208,7 +209,7 @@ def test_commands_are_understood_by_the_program():
 def test_two_processes_of_torchrun_train_one_run(tmp_path):
     """The command that a plan prints, on CPUs."""
     words = ["image/digits", "--epochs", "1", "--train-limit", "64", "--hidden-size", "16", "--num-hidden-layers", "1"]
-    command = torchrun(words, Machine(accelerator="cpu", devices=2, strategy="ddp"))
+    command = torchrun(words, RuntimeConfig(accelerator="cpu", devices=2, strategy="ddp"))
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         command, shell=True, cwd=tmp_path, env={**os.environ, "PATH": programs, "OMP_NUM_THREADS": "1"},

@@ -7,8 +7,6 @@ import pytest
 import torch
 
 from chimera_lab.recipes import all_recipes, find_recipe
-from chimera_lab.training.graph_task import SIZES as GRAPH_SIZES
-from chimera_lab.training.image_task import SIZES
 from chimera_lab.training.settings import as_dict, from_dict
 from chimera_ssm.models import create_model, image_classifier
 
@@ -67,7 +65,7 @@ def test_imagenet_has_the_papers_values(key):
 def test_imagenet_models_have_the_papers_sizes(name, millions, tolerance):
     recipe = find_recipe(name)
     with torch.device("meta"):
-        model = image_classifier(recipe.mixer, num_labels=1000, **{key: getattr(recipe, key) for key in SIZES})
+        model = image_classifier(recipe.mixer, num_labels=1000, **recipe.model_values())
     assert model.num_parameters() == pytest.approx(millions * 1e6, rel=tolerance)
     assert model.config.initializer_range == 0.02
 
@@ -87,7 +85,9 @@ def test_every_recipe_file_is_registered():
     import chimera_lab.recipes
 
     files = {path.stem for path in Path(chimera_lab.recipes.__file__).parent.glob("*.py")}
-    assert files - {"__init__", "entry"} == set(chimera_lab.recipes._FILES)
+    assert files - {"__init__", "entry"} == {
+        module.__name__.rpartition(".")[2] for module in chimera_lab.recipes._MODULES
+    }
 
 
 def test_names_and_scales_that_do_not_exist_are_refused():
@@ -140,5 +140,5 @@ def test_graph_presets_of_the_authors_are_those_of_the_recipes(name):
     recipe = find_recipe(f"graph/{name}", "paper")
     with torch.device("meta"):
         config = create_model(f"chimera_graph_{name.replace('-', '_')}_authors").config
-    for key in GRAPH_SIZES:
-        assert getattr(config, key) == getattr(recipe, key), key
+    for key, value in (recipe.model_values() | {"eigenvectors": recipe.eigenvectors}).items():
+        assert getattr(config, key) == value, key

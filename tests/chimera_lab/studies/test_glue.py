@@ -6,8 +6,8 @@ import pytest
 
 from chimera_lab import cli
 from chimera_lab.data.glue import TASKS
-from chimera_lab.studies.conduct import RowResult
 from chimera_lab.studies.glue import glue_studies, glue_table
+from chimera_lab.studies.results import RowResult
 from chimera_lab.training.run import open_run
 from tests.chimera_lab.data.test_glue import FILES, write
 from tests.chimera_lab.training.test_glue_task import pretrained

@@ -6,9 +6,11 @@ import pytest
 
 from chimera_lab.data.graph import LRGB
 from chimera_lab.studies import find_study
-from chimera_lab.studies.conduct import RowResult, run_folder
 from chimera_lab.studies.figures import against_distance, learning_curves
 from chimera_lab.studies.report import markdown, report
+from chimera_lab.studies.results import RowResult
+from chimera_lab.studies.study import run_folder
+from chimera_lab.training.kinds import count_parameters
 
 pytest.importorskip("torch_geometric")
 pytest.importorskip("matplotlib")
@@ -35,7 +37,7 @@ def test_rows_have_equal_parameters(name, tmp_path):
         data = {"data": str(path), "targets": "a,b,c,d,e,f,g,h,i,j", "problem": "multi_label_classification"}
     recipes = replace(study, recipe=replace(study.recipe, **data)).recipes()
     assert len(recipes) == {"graphs": 10, "long-range": 9}[name]
-    counts = [recipe.parameters() for recipe in recipes.values()]
+    counts = [count_parameters(recipe) for recipe in recipes.values()]
     assert max(counts) <= 1.03 * counts[0]
     assert min(counts) >= 0.97 * counts[0]
 

@@ -8,13 +8,16 @@ import torch
 from chimera_lab.planning.synthetic_data import task_without_data
 from chimera_lab.recipes import find_recipe
 from chimera_lab.studies import all_studies, find_studies, find_study
-from chimera_lab.studies.conduct import RowResult, Workers, conduct, count_steps
 from chimera_lab.studies.report import markdown, report
+from chimera_lab.studies.results import RowResult
+from chimera_lab.studies.runner import count_steps, run_study
 from chimera_lab.studies.study import Row, Section, Study, differences
 from chimera_lab.studies.tables import TABLES
+from chimera_lab.studies.workers import Workers
 from chimera_lab.training.checkpoints import best_path
 from chimera_lab.training.fit import evaluate
-from chimera_lab.training.recipe import Machine
+from chimera_lab.training.kinds import count_parameters
+from chimera_lab.training.recipe import RuntimeConfig
 from chimera_lab.training.records import read_table
 from chimera_lab.training.run import open_run
 
@@ -48,8 +51,8 @@ def study(**changes):
 
 def test_a_study_from_training_to_report_and_again(tmp_path):
     lines, steps = [], []
-    workers = Workers(2, lines.append, steps.append, Machine(devices=1))
-    results = conduct(study(), tmp_path, workers)
+    workers = Workers(2, lines.append, steps.append, RuntimeConfig(devices=1))
+    results = run_study(study(), tmp_path, workers)
     assert len(steps) == count_steps(study()) == 6
     rows, runs = ("chimera", "vit"), ("lr-0.001: validation", "seed-0: test")
     told = {line.rpartition(" ")[0] for line in lines}
@@ -58,11 +61,11 @@ def test_a_study_from_training_to_report_and_again(tmp_path):
     assert results["Chimera"].sweep.keys() == {"0.001"}
     assert 0 <= results["ViT"].figures["larger"]["top1"][0] <= 1
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")}
-    assert conduct(study(), tmp_path, workers) == results
+    assert run_study(study(), tmp_path, workers) == results
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")} == before
     with pytest.raises(ValueError, match="holds a study with other settings"):
-        conduct(study(recipe=replace(RECIPE, epochs=2)), tmp_path, workers)
-    part = conduct(study().part("Again"), tmp_path, workers)
+        run_study(study(recipe=replace(RECIPE, epochs=2)), tmp_path, workers)
+    part = run_study(study().part("Again"), tmp_path, workers)
     assert list(part) == ["Chimera"]
     assert part["Chimera"].figures["test"] == results["Chimera"].figures["test"]
     text = markdown(report(study(), results, "chimera reproduce tiny"))
@@ -74,7 +77,7 @@ def test_a_study_from_training_to_report_and_again(tmp_path):
 
 def test_rows_have_equal_parameters():
     for value in (study(), find_study_of_images()):
-        counts = [recipe.parameters() for recipe in value.recipes().values()]
+        counts = [count_parameters(recipe) for recipe in value.recipes().values()]
         assert max(counts) <= 1.03 * counts[0]
         assert min(counts) >= 0.97 * counts[0]
 
@@ -151,11 +154,11 @@ def test_data_are_in_the_folder_of_their_name_or_in_the_folder_itself(tmp_path):
 def test_a_failing_run_is_named(tmp_path):
     bad = study(recipe=replace(RECIPE, batch_size=10_000))
     with pytest.raises(ValueError, match="a batch has 10000 samples"):
-        conduct(bad, tmp_path, Workers(1, lambda _: None, lambda _: None, Machine(devices=1)))
+        run_study(bad, tmp_path, Workers(1, lambda _: None, lambda _: None, RuntimeConfig(devices=1)))
 
 
 def test_a_sweep_takes_what_diverged_for_the_worst():
-    from chimera_lab.studies.conduct import _best
+    from chimera_lab.studies.runner import _best
 
     nan, inf = float("nan"), float("inf")
     assert _best(study(), {1e-3: 0.1, 1e-2: nan}) == 1e-3
@@ -222,7 +225,7 @@ def test_a_part_keeps_names_sizes_and_what_can_still_come_then():
 
 
 def test_a_later_study_with_more_seeds_starts_from_the_same_runs(tmp_path):
-    from chimera_lab.studies.conduct import _of_seed
+    from chimera_lab.studies.runner import _of_seed
 
     recipe = replace(find_recipe("text/glue-cola"), from_="Chimera dag")
     starts = [_of_seed(recipe, seed, (tmp_path, study(seeds=2))).from_ for seed in range(3)]
@@ -280,7 +283,7 @@ def test_weights_chosen_on_the_validation_part_are_tested_once(tmp_path):
         matched=False, test={"part": "test"},
     )  # fmt: skip
     lines, steps = [], []
-    results = conduct(small, tmp_path / "study", Workers(2, lines.append, steps.append, Machine(devices=1)))
+    results = run_study(small, tmp_path / "study", Workers(2, lines.append, steps.append, RuntimeConfig(devices=1)))
     assert len(steps) == count_steps(small) == 4
     assert all(": validation ap" in line for line in lines)
     for name in ("chimera", "gcn"):

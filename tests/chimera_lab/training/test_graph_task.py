@@ -9,7 +9,7 @@ import torch
 from chimera_lab.training.fit import evaluate, latest_checkpoint, train
 from chimera_lab.training.graph_metrics import Accuracy, AveragePrecision, MacroF1, MeanAbsoluteError
 from chimera_lab.training.graph_recipe import GraphRecipe
-from chimera_lab.training.recipe import recipe_class
+from chimera_lab.training.kinds import count_parameters, create_task, match_parameters, recipe_class
 from chimera_lab.training.run import Run
 from chimera_ssm.models import ChimeraForGraphs
 from tests.chimera_lab.training.tiny import CPU
@@ -100,7 +100,7 @@ def test_any_problem_trains(tmp_path, data, changes, metric):
     recipe = replace(TINY, data=data, export="best", **changes)
     result = train(Run(tmp_path / "run", "graph/tiny", recipe, CPU))
     assert result["metrics"][metric] >= 0
-    assert recipe.task().monitor == metric
+    assert create_task(recipe).monitor == metric
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -114,8 +114,8 @@ def test_workers_change_nothing(tmp_path, data, workers):
 
 @pytest.mark.parametrize("mixer", ["chimera", "gcn", "gine", "gated_gcn", "gps"])
 def test_parameters_match(data, mixer):
-    recipe = replace(TINY, data=data, mixer=mixer).with_parameters(100_000)
-    assert abs(recipe.parameters() / 100_000 - 1) <= 0.03
+    recipe = match_parameters(replace(TINY, data=data, mixer=mixer), 100_000)
+    assert abs(count_parameters(recipe) / 100_000 - 1) <= 0.03
     assert recipe.mixer == mixer
 
 
@@ -124,7 +124,7 @@ def test_the_kind_is_known_and_bad_settings_are_refused(data):
     with pytest.raises(ValueError, match="mixer must be one of chimera, gcn, gcn_plus, gine, gated_gcn, gps"):
         GraphRecipe(epochs=1, mixer="mlp")
     with pytest.raises(ValueError, match="has no validation part of its own; hold out a part with --validation"):
-        replace(TINY, data=data, part="validation").task().test_samples()
+        create_task(replace(TINY, data=data, part="validation")).test_samples()
 
 
 @pytest.fixture

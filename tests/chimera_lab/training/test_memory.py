@@ -6,6 +6,7 @@ import pytest
 
 from chimera_lab.training import memory
 from chimera_lab.training.fit import train
+from chimera_lab.training.kinds import create_task
 from chimera_lab.training.memory import available_memory, check_memory
 from chimera_lab.training.run import Run
 from tests.chimera_lab.training.tiny import CPU, TINY
@@ -13,7 +14,7 @@ from tests.chimera_lab.training.tiny import CPU, TINY
 
 def task_of(recipe):
     """The task of a recipe, its data read."""
-    task = recipe.task()
+    task = create_task(recipe)
     task.train_samples()
     return task
 

@@ -6,7 +6,8 @@ from typing import Literal
 import pytest
 
 from chimera_lab.training.image_recipe import ImageRecipe
-from chimera_lab.training.recipe import Machine, recipe_class
+from chimera_lab.training.kinds import recipe_class
+from chimera_lab.training.recipe import RuntimeConfig
 from chimera_lab.training.settings import Settings, as_dict, from_dict, keys, setting
 
 
@@ -73,7 +74,9 @@ def test_settings_are_checked_when_made():
         Example(pair=(1.0,))
 
 
-@pytest.mark.parametrize("settings", [Example(pair=(0.0, 1.0), maybe=2), ImageRecipe(epochs=1), Machine(devices=2)])
+@pytest.mark.parametrize(
+    "settings", [Example(pair=(0.0, 1.0), maybe=2), ImageRecipe(epochs=1), RuntimeConfig(devices=2)]
+)
 def test_plain_values_are_read_back(settings):
     import yaml
 
@@ -87,7 +90,7 @@ def test_unknown_names_are_refused_with_the_nearest():
         recipe_class("sound")
 
 
-@pytest.mark.parametrize("cls", [ImageRecipe, Machine])
+@pytest.mark.parametrize("cls", [ImageRecipe, RuntimeConfig])
 def test_every_setting_is_documented_in_a_line(cls):
     for key in keys(cls):
         assert 5 < len(key.doc) < 100, key.name

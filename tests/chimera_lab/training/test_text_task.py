@@ -9,10 +9,11 @@ import torch
 from torch.nn import functional as F
 
 from chimera_lab.data.text import IGNORED
-from chimera_lab.training.bookkeeper import Interrupted
 from chimera_lab.training.fit import evaluate, latest_checkpoint, train
+from chimera_lab.training.kinds import count_parameters, create_task, match_parameters
 from chimera_lab.training.records import read_table
 from chimera_lab.training.run import Run
+from chimera_lab.training.stopping import Interrupted
 from chimera_lab.training.text_recipe import TextRecipe
 from tests.chimera_lab.training.tiny import CPU, same_tables, train_in_processes, what_remains
 
@@ -45,10 +46,10 @@ def batch_of(task, count=4):
 @pytest.mark.parametrize("mixer", ["chimera", "bert", "bert_rotary", "fnet"])
 def test_the_loss_is_that_of_the_whole_model(mixer):
     recipe = replace(TINY, mixer=mixer)
-    task = recipe.task()
+    task = create_task(recipe)
     model = task.build_model(recipe).eval()
     batch = batch_of(task)
-    found, whole = task.outcome(model, batch), model(**batch)
+    found, whole = task.step(model, batch), model(**batch)
     asked = batch["labels"] != IGNORED
     torch.testing.assert_close(found.loss, whole.loss)
     torch.testing.assert_close(found.predictions, whole.logits[asked].float(), atol=1e-5, rtol=1e-4)
@@ -58,15 +59,15 @@ def test_the_loss_is_that_of_the_whole_model(mixer):
 
 
 def test_nothing_to_guess_is_no_loss():
-    task = TINY.task()
+    task = create_task(TINY)
     batch = batch_of(task)
-    found = task.outcome(task.build_model(TINY), {**batch, "labels": torch.full_like(batch["labels"], IGNORED)})
+    found = task.step(task.build_model(TINY), {**batch, "labels": torch.full_like(batch["labels"], IGNORED)})
     assert (float(found.loss.detach()), found.count) == (0.0, 0)
     found.loss.backward()
 
 
 def test_metrics():
-    metrics = TINY.task().metrics()
+    metrics = create_task(TINY).metrics()
     scores, words = 3 * torch.randn(50, 500), torch.randint(500, (50,))
     scores[:20, words[:20]] += 100
     for metric in metrics.values():
@@ -151,8 +152,8 @@ def test_a_run_keeps_its_vocabulary_when_its_text_changes(tmp_path):
     run = Run(tmp_path / "run", "text/tiny", replace(TINY, data=str(text), train_limit=None), CPU)
     train(run)
     text.write_text("quite another zebra quickly jumped over every lazy fox\n" * 120)
-    task = run.recipe.task()
-    task.recall(run.about)
+    task = create_task(run.recipe)
+    task.load_metadata(run.about)
     words = task.text.tokenizer.get_vocab()
     assert "mat" in words
     assert "zebra" not in words
@@ -182,16 +183,16 @@ def test_evaluation_on_other_text(finished, tmp_path):
     again = evaluate(finished, replace(finished.recipe, data=str(tmp_path / "both")), latest_checkpoint(finished))
     assert again == found
     limited = replace(finished, recipe=replace(finished.recipe, max_tokens=10**6))
-    task = replace(limited.recipe, data=str(other)).task()
-    limited.recall(task, own_data=False)
+    task = create_task(replace(limited.recipe, data=str(other)))
+    limited.load_metadata(task, own_data=False)
     assert task.recipe.max_tokens is None
 
 
 def test_baselines_with_positions_say_how_many_they_have():
     recipe = replace(TINY, mixer="bert", positions=16)
-    task = recipe.task()
+    task = create_task(recipe)
     with pytest.raises(ValueError, match="the model has 16 positions, found 32 tokens: shorten length"):
-        task.outcome(task.build_model(recipe), batch_of(task))
+        task.step(task.build_model(recipe), batch_of(task))
 
 
 @pytest.mark.parametrize("mixer", ["chimera", "m2", "mlp", "bert", "bert_rotary", "fnet"])
@@ -199,7 +200,7 @@ def test_tokenizers_know_the_longest_text_that_a_model_reads(mixer, tmp_path):
     from transformers import AutoTokenizer
 
     recipe = replace(TINY, mixer=mixer, positions=40)
-    task = recipe.task()
+    task = create_task(recipe)
     task.save(task.build_model(recipe), tmp_path)
     most = AutoTokenizer.from_pretrained(tmp_path).model_max_length
     assert most == 40 if mixer not in ("chimera", "m2") else most > 1e6
@@ -208,10 +209,10 @@ def test_tokenizers_know_the_longest_text_that_a_model_reads(mixer, tmp_path):
 @pytest.mark.parametrize("mixer", ["bert", "bert_rotary", "fnet"])
 def test_equal_parameters(mixer):
     recipe = replace(TINY, hidden_size=66)
-    target = recipe.parameters()
-    matched = replace(recipe, mixer=mixer).with_parameters(target)
+    target = count_parameters(recipe)
+    matched = match_parameters(replace(recipe, mixer=mixer), target)
     assert abs(matched.parameters() / target - 1) < 0.03
-    longer = replace(recipe, mixer=mixer, positions=500).with_parameters(target)
+    longer = match_parameters(replace(recipe, mixer=mixer, positions=500), target)
     assert longer.hidden_size == matched.hidden_size  # positions that are never trained do not count
 
 
@@ -273,7 +274,7 @@ def test_unknown_mixers_are_refused():
 
 
 def test_running_figures_do_not_keep_the_graph():
-    task = TINY.task()
-    found = task.outcome(task.build_model(TINY), batch_of(task))
+    task = create_task(TINY)
+    found = task.step(task.build_model(TINY), batch_of(task))
     assert not found.predictions.requires_grad
     assert not found.running["accuracy"].requires_grad

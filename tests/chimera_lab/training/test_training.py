@@ -15,11 +15,12 @@ import torch
 
 from chimera_lab.training import checkpoints
 from chimera_lab.training.averaging import averaged_copy, decay_at, update_average
-from chimera_lab.training.bookkeeper import Diverged, Interrupted
 from chimera_lab.training.fit import evaluate, latest_checkpoint, train
+from chimera_lab.training.kinds import create_task
 from chimera_lab.training.optimizer import optimizer, parameter_groups
-from chimera_lab.training.records import Table, read_table
+from chimera_lab.training.records import CsvLog, read_table
 from chimera_lab.training.run import open_run
+from chimera_lab.training.stopping import Diverged, Interrupted
 from tests.chimera_lab.training.tiny import CPU, TINY, make_run, same_tables, train_in_processes, what_remains
 
 
@@ -83,14 +84,14 @@ def test_the_average_by_hand():
 
 
 def test_a_table_drops_what_came_after_and_what_was_cut_off(tmp_path):
-    table = Table(tmp_path / "t.csv", 0)
+    table = CsvLog(tmp_path / "t.csv", 0)
     for step in range(1, 6):
         table.add({"step": step, "loss": 0.5 * step})
     table.close()
     with open(tmp_path / "t.csv", "a") as file:
         file.write("6,3")  # killed in the middle of a row
     assert [row["step"] for row in read_table(tmp_path / "t.csv")] == ["1", "2", "3", "4", "5"]
-    table = Table(tmp_path / "t.csv", 3)
+    table = CsvLog(tmp_path / "t.csv", 3)
     table.add({"step": 4, "loss": 9.0})
     table.close()
     assert (tmp_path / "t.csv").read_text().splitlines() == ["step,loss", "1,0.5", "2,1.0", "3,1.5", "4,9.0"]
@@ -135,7 +136,7 @@ def test_the_model_is_loaded_by_its_users_and_scores_as_the_run_said(finished):
     from transformers import AutoModelForImageClassification
 
     model = AutoModelForImageClassification.from_pretrained(finished.model).eval()
-    samples = TINY.task().test_samples()
+    samples = create_task(TINY).test_samples()
     batch = samples.collate([samples.sample(index) for index in range(len(samples))])
     with torch.no_grad():
         found = model(pixel_values=batch["pixel_values"]).logits.argmax(-1)
@@ -216,7 +217,7 @@ def test_mixed_precision_trains(tmp_path):
     assert 0 < result["metrics"]["loss"] < 5
     for accelerator in ("cpu", "auto"):
         with pytest.raises(ValueError, match="precision 16 needs a GPU"):
-            train(replace(run, machine=replace(CPU, precision="16", accelerator=accelerator)))
+            train(replace(run, runtime=replace(CPU, precision="16", accelerator=accelerator)))
 
 
 def _train_quietly(run, checkpoint):
@@ -356,7 +357,7 @@ def test_a_metric_that_is_not_defined_is_null_in_json_and_never_the_best(tmp_pat
     assert plain == {"metrics": {"top1": None, "loss": None}, "steps": [1, 2]}
     assert read_json(run.folder / "result.json", dict, "") == plain
     assert all(value != value for value in run.result["metrics"].values())
-    module = TrainingModule(TINY.task(), replace(TINY, ema=0.0), None)
+    module = TrainingModule(create_task(TINY), replace(TINY, ema=0.0), None)
     for value, winner in ((float("nan"), "raw"), (float("nan"), None), (0.1, "raw"), (float("nan"), None)):
         module.results = {"top1": value}
         assert module.improved() == winner

@@ -10,7 +10,7 @@ import pytest
 
 import chimera_ssm
 from chimera_lab.training.image_recipe import ImageRecipe
-from chimera_lab.training.recipe import Machine
+from chimera_lab.training.recipe import RuntimeConfig
 from chimera_lab.training.records import read_table
 from chimera_lab.training.run import Run
 
@@ -19,11 +19,11 @@ TINY = ImageRecipe(
     train_limit=200, epochs=3, batch_size=32, micro_batch=16, log_every=1, ema=0.9, warmup_epochs=1,
     drop_path=0.1, shift=1, mixup=0.3, cutmix=0.3,
 )  # fmt: skip
-CPU = Machine(accelerator="cpu", devices=1)
+CPU = RuntimeConfig(accelerator="cpu", devices=1)
 
 
-def make_run(folder, machine=CPU, **changes):
-    run = Run(folder, "image/tiny", replace(TINY, **changes), machine)
+def make_run(folder, runtime=CPU, **changes):
+    run = Run(folder, "image/tiny", replace(TINY, **changes), runtime)
     run.create()
     return run
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from chimera_lab.recipes import find_recipe
+from chimera_lab.training.kinds import count_parameters, match_parameters
 from chimera_lab.training.recipe import Recipe
 
 OURS = "Chimera"
@@ -44,7 +45,7 @@ class Comparison:
         """The recipe of each model; the baseline's width gives it as many parameters as Chimera, within 3 %."""
         ours = replace(find_recipe(self.recipe), **self.changes)
         baseline = replace(ours, **self.baseline_changes)
-        return {OURS: ours, self.baseline: baseline.with_parameters(ours.parameters())}
+        return {OURS: ours, self.baseline: match_parameters(baseline, count_parameters(ours))}
 
     def format_metric(self, value: float) -> str:
         """A value of the metric as text."""

@@ -9,10 +9,10 @@ import rich
 
 from chimera_lab.cli.demo import comparisons, report, speed
 from chimera_lab.training import fit
-from chimera_lab.training.bookkeeper import Interrupted
 from chimera_lab.training.lock import held
-from chimera_lab.training.recipe import Machine, Recipe
+from chimera_lab.training.recipe import Recipe, RuntimeConfig
 from chimera_lab.training.run import Run, open_run
+from chimera_lab.training.stopping import Interrupted
 
 
 def run(args: argparse.Namespace) -> None:
@@ -49,7 +49,7 @@ def _train_all(out: Path) -> dict[str, dict[str, Run]]:
 
 def _trained(name: str, recipe: Recipe, folder: Path) -> Run:
     """The finished run in a folder: trained or resumed now, or finished before."""
-    run = open_run(folder) if (folder / "config.yaml").exists() else Run(folder, name, recipe, Machine())
+    run = open_run(folder) if (folder / "config.yaml").exists() else Run(folder, name, recipe, RuntimeConfig())
     if run.recipe != recipe:
         raise ValueError(f"{folder} holds a run with other settings: remove it, or choose another folder with --out")
     if run.result is not None:

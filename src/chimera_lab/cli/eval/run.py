@@ -11,12 +11,12 @@ import rich
 from rich.table import Table
 
 from chimera_lab.cli.options import check_parent, containing_run, given_settings
-from chimera_lab.training.bookkeeper import Interrupted
 from chimera_lab.training.checkpoints import best_path
 from chimera_lab.training.files import write_json
 from chimera_lab.training.fit import evaluate, latest_checkpoint
 from chimera_lab.training.lock import held
 from chimera_lab.training.run import open_run
+from chimera_lab.training.stopping import Interrupted
 
 
 def run(args: argparse.Namespace) -> None:

@@ -7,9 +7,9 @@ import argparse
 from chimera_lab.cli.glue import SETTINGS
 from chimera_lab.cli.reports import write_report
 from chimera_lab.cli.study_runner import run_with_progress
-from chimera_lab.studies.conduct import RowResult
 from chimera_lab.studies.glue import glue_studies, glue_table
-from chimera_lab.training.recipe import Machine
+from chimera_lab.studies.results import RowResult
+from chimera_lab.training.recipe import RuntimeConfig
 
 
 def run(args: argparse.Namespace) -> None:
@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> None:
     )
     results: dict[str, dict[str, RowResult]] = {}
     for name, study in studies.items():
-        results[name], follow_ups = run_with_progress(study, folder / name, args.jobs, Machine(devices=1))
+        results[name], follow_ups = run_with_progress(study, folder / name, args.jobs, RuntimeConfig(devices=1))
         results |= follow_ups
     text = f"# GLUE\n\nMeasured by `{args.command_line}`.\n\n{glue_table(results)}"
     write_report(text, folder / "report.md", args.docs)

@@ -16,7 +16,7 @@ from chimera_lab.planning.estimate import Estimate, estimate
 from chimera_lab.planning.hardware import find_gpu
 from chimera_lab.planning.launch import slurm, torchrun
 from chimera_lab.recipes import all_recipes
-from chimera_lab.training.recipe import Machine
+from chimera_lab.training.recipe import RuntimeConfig
 
 
 def run(args: argparse.Namespace) -> None:
@@ -43,7 +43,7 @@ def _check(args: argparse.Namespace) -> None:
         check_parent(args.slurm)
 
 
-def _machine(args: argparse.Namespace, bf16: bool) -> Machine:
+def _machine(args: argparse.Namespace, bf16: bool) -> RuntimeConfig:
     per_node = min(args.gpus, args.per_node)
     if per_node < 1 or args.gpus % per_node:
         raise ValueError(
@@ -52,7 +52,7 @@ def _machine(args: argparse.Namespace, bf16: bool) -> Machine:
     precision = args.precision or ("bf16" if bf16 else "16")
     if precision == "bf16" and not bf16:
         raise ValueError(f"the {args.gpu} does not compute in bf16; use --precision 16 or 32")
-    return Machine(
+    return RuntimeConfig(
         accelerator="gpu", devices=per_node, nodes=args.gpus // per_node, strategy=args.strategy, precision=precision
     )
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from chimera_lab.cli.options import SCALES, add_settings
-from chimera_lab.training.recipe import Machine
+from chimera_lab.training.recipe import RuntimeConfig
 from chimera_lab.training.settings import keys
 
 DEFAULT_OUT = Path("runs")
 
 #: Each run uses one device unless an option says otherwise.
-DEFAULT_MACHINE = Machine(devices=1)
+DEFAULT_MACHINE = RuntimeConfig(devices=1)
 
 EXAMPLE = """chimera reproduce                           (lists tables and studies)
   chimera reproduce topology                  (the paper's table 3, at a laptop's scale)
@@ -36,4 +36,4 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         "--jobs", type=int, metavar="N", help="parallel runs, which share the cores (one per core; one on GPUs)"
     )
     parser.add_argument("--docs", type=Path, metavar="FILE", help="also write the report to this file")
-    add_settings(parser, "how to compute each run", keys(Machine), DEFAULT_MACHINE)
+    add_settings(parser, "how to compute each run", keys(RuntimeConfig), DEFAULT_MACHINE)

@@ -16,6 +16,7 @@ from chimera_lab.planning.synthetic_data import task_without_data
 from chimera_lab.recipes import Scale, find_recipe
 from chimera_lab.studies.report import Block, Cells, Words, markdown
 from chimera_lab.training.files import write_json
+from chimera_lab.training.kinds import count_parameters, match_parameters
 from chimera_lab.training.recipe import Recipe
 
 PAPER = 1.5
@@ -41,7 +42,7 @@ def pairs(scale: Scale) -> dict[str, tuple[Recipe, Recipe]]:
     found = {}
     for what, (name, mixer) in small.items():
         ours = find_recipe(name)
-        found[what] = ours, replace(ours, mixer=mixer).with_parameters(ours.parameters())
+        found[what] = ours, match_parameters(replace(ours, mixer=mixer), count_parameters(ours))
     return found
 
 
@@ -53,7 +54,7 @@ def training_step(recipe: Recipe, samples: int) -> tuple[Callable[[], None], int
         batch = data.collate([data.sample(index) for index in range(samples)])
 
     def step() -> None:
-        task.outcome(model, batch).loss.backward()
+        task.step(model, batch).loss.backward()
         model.zero_grad()
 
     return step, sum(p.numel() for p in model.parameters())

@@ -11,9 +11,8 @@ from chimera_lab.show import page
 from chimera_lab.show.charts import curves
 from chimera_lab.show.loading import load
 from chimera_lab.show.models import show_model
-from chimera_lab.studies.conduct import run_folder
 from chimera_lab.studies.report import Block, Cells, Heading
-from chimera_lab.studies.study import Study
+from chimera_lab.studies.study import Study, run_folder
 from chimera_lab.training.records import read_table
 from chimera_lab.training.run import open_run
 

@@ -20,8 +20,8 @@ from chimera_lab.studies.report import Block, markdown, report
 from chimera_lab.studies.study import Study
 from chimera_lab.studies.tables import TABLES
 from chimera_lab.training.files import write_json
-from chimera_lab.training.recipe import Machine
-from chimera_lab.training.settings import unknown
+from chimera_lab.training.recipe import RuntimeConfig
+from chimera_ssm.errors import unknown_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,8 +43,8 @@ def run(args: argparse.Namespace) -> None:
 
 def _run_studies(args: argparse.Namespace) -> None:
     if args.name not in (names := dict.fromkeys([*TABLES, COST, *studies.all_studies()])):
-        raise ValueError(unknown(f"table or study {args.name!r}", args.name, names))
-    machine, jobs = replace(DEFAULT_MACHINE, **given_settings(args, Machine())), _jobs(args)
+        raise ValueError(unknown_name("table or study", args.name, names))
+    machine, jobs = replace(DEFAULT_MACHINE, **given_settings(args, RuntimeConfig())), _jobs(args)
     chosen = studies.find_studies(args.name, args.scale)
     if args.data is not None:
         data = str(Path(args.data).expanduser().absolute())  # runs are resumed from any folder
@@ -66,7 +66,7 @@ class _Outputs:
     results: dict[str, Any] = field(default_factory=dict)
     figures: dict[str, Figure] = field(default_factory=dict)
 
-    def add(self, name: str, study: Study, folder: Path, jobs: int, machine: Machine, command: str) -> None:
+    def add(self, name: str, study: Study, folder: Path, jobs: int, machine: RuntimeConfig, command: str) -> None:
         """Run one study and collect its outputs."""
         results, follow_ups = run_with_progress(study, folder, jobs, machine)
         blocks = report(study, results, command, follow_ups)
@@ -90,7 +90,7 @@ class _Outputs:
 def _refuse(args: argparse.Namespace, reason: str, *names: str) -> None:
     """Refuse options that would have no effect: those of ``names``, and how to compute."""
     given = [name for name in names if getattr(args, name) not in (None, DEFAULT_OUT)]
-    given += given_settings(args, Machine())
+    given += given_settings(args, RuntimeConfig())
     if given:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise ValueError(f"{reason} leave {options} out")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from chimera_lab.cli.options import SCALES, add_recipe, add_settings
-from chimera_lab.training.recipe import Machine
+from chimera_lab.training.recipe import RuntimeConfig
 from chimera_lab.training.settings import keys
 
 EXAMPLE = """chimera train image/digits --lr 1e-3 --seed 1
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--scale", choices=SCALES, help="scale of the recipe (laptop where it exists)")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="folder of the run (runs/<recipe>-<time>)")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="resume a run, or start from one of its checkpoints")
-    add_settings(parser, "how to compute", keys(Machine), Machine())
+    add_settings(parser, "how to compute", keys(RuntimeConfig), RuntimeConfig())
     add_recipe(parser, argv, "laptop")
     if parser.get_default("chosen") is None:
         parser.add_argument(

@@ -12,12 +12,12 @@ from typing import Any
 
 from chimera_lab.cli.options import chosen_recipe, containing_run, given_settings
 from chimera_lab.training import fit
-from chimera_lab.training.bookkeeper import Interrupted
 from chimera_lab.training.lock import held, is_first_process
-from chimera_lab.training.progress import in_words
-from chimera_lab.training.recipe import Machine
+from chimera_lab.training.progress import format_metrics
+from chimera_lab.training.recipe import RuntimeConfig
 from chimera_lab.training.run import Run, new_folder, open_run
 from chimera_lab.training.settings import keys
+from chimera_lab.training.stopping import Interrupted
 
 _FOLDER_VARIABLE = "CHIMERA_RUN_FOLDER"  # tells the other processes of a run which folder the first one created
 
@@ -44,7 +44,7 @@ def _new_run(args: argparse.Namespace) -> Generator[tuple[Run, None]]:
     """A new run in its folder, which other processes cannot use at the same time."""
     chosen = chosen_recipe(args)
     recipe = replace(chosen.recipe, **given_settings(args, chosen.recipe))
-    machine = replace(Machine(), **given_settings(args, Machine()))
+    machine = replace(RuntimeConfig(), **given_settings(args, RuntimeConfig()))
     if not is_first_process():
         yield Run(Path(args.out or os.environ[_FOLDER_VARIABLE]), chosen.name, recipe, machine), None
         return
@@ -63,7 +63,7 @@ def _resumed_run(args: argparse.Namespace) -> Generator[tuple[Run, Path | None]]
     if args.recipe is not None or args.out is not None or args.scale is not None:
         raise ValueError("--resume continues a run with its own recipe and folder: leave RECIPE, --scale and --out out")
     run = open_run(containing_run(args.resume))
-    run = replace(run, machine=replace(run.machine, **given_settings(args, Machine())))
+    run = replace(run, runtime=replace(run.runtime, **given_settings(args, RuntimeConfig())))
     if args.data is not None:
         (key,) = (key for key in keys(type(run.recipe)) if key.name == "data")
         run = replace(run, recipe=replace(run.recipe, data=key.parse(args.data)))
@@ -76,6 +76,6 @@ def _resumed_run(args: argparse.Namespace) -> Generator[tuple[Run, Path | None]]
 def _print_result(run: Run, result: dict[str, Any]) -> None:
     weights = {"raw": "weights as trained", "ema": "averaged weights", "best": "best weights on validation data"}
     cost = f"{result['parameters']:,} parameters, {result['seconds']:.0f} s"
-    print(f"{result['evaluated_on']}: {in_words(result['metrics'])}  ({cost})")
+    print(f"{result['evaluated_on']}: {format_metrics(result['metrics'])}  ({cost})")
     print(f"model ({weights[result['model']]}): {run.model}")
     print(f"curves: {run.folder / 'curves.png'}")

@@ -43,24 +43,24 @@ class ChimeraGraphConfig(PreTrainedConfig):
         label_std: of each target of a regression.
         hidden_size: features of a node.
         num_hidden_layers: layers.
-        mixer: ``"chimera"``, or a baseline in its place: ``"gcn"``, ``"gcn_plus"``, ``"gine"``, ``"gated_gcn"``, or
+        mixer: Chimera or a baseline: ``"chimera"``, ``"gcn"``, ``"gcn_plus"``, ``"gine"``, ``"gated_gcn"``, or
             ``"gps"``, which is GatedGCN with attention.
-        arrangement: ``"sequential"``, the local layer and then Chimera, as in the authors' code; or ``"parallel"``,
-            side by side, as in the paper's text.
+        arrangement: order of local layer and Chimera: ``"sequential"``, the local layer and then Chimera, as in the
+            authors' code; or ``"parallel"``, side by side, as in the paper's text.
         local: the local layer: ``"gated_gcn"``, which also updates edges; ``"gcn_plus"``, which has no residual
             connection; ``"gcn"``, ``"gine"`` or ``"none"``.
         edge_messages: whether the messages of ``"gated_gcn"`` contain edge features; in the authors' code gates alone
             do.
-        norm: before each part of a layer: ``"batch"``; ``"layer"``, of each node; ``"graph"``, over all nodes and
+        norm: norms before each part of a layer: ``"batch"``; ``"layer"``, of each node; ``"graph"``, over all nodes and
             features of a graph. The baselines have batch norms either way.
         final_norm: whether there is a norm after the last layer.
         gate: whether Chimera's output is gated.
         conv: whether V, B and C go through a convolution over neighbours.
-        injection: ``"hold"``, ``"step"`` or ``"projected"``, see `chimera_ssm.adjacency.injection`; the kind's own if
-            ``None``.
-        resolvent: ``"exact"``; ``"neumann"``, the first ``terms`` of its series; ``"dag"``, of DAGs in place of the
-            graph, which depend on how its nodes are numbered; ``"identity"``, L = I, for ablations.
-        normalize: of the weights, ``"row"`` or ``"column"``, see `graph_adjacency`.
+        injection: β of B̄ = β B: ``"hold"``, ``"step"`` or ``"projected"``, see `chimera_ssm.adjacency.injection`; the
+            kind's own if ``None``.
+        resolvent: the matrix L: ``"exact"``; ``"neumann"``, the first ``terms`` of its series; ``"dag"``, of DAGs in
+            place of the graph, which depend on how its nodes are numbered; ``"identity"``, L = I, for ablations.
+        normalize: normalization of the weights, ``"row"`` or ``"column"``, see `graph_adjacency`.
         gamma: bound of the row or column sums of A, between 0 and 1: the nearer to 1, the farther influence reaches;
             not for ``"dag"``.
         shared_bias: whether all steps of a head share one bias, as in the authors' code.
@@ -70,13 +70,13 @@ class ChimeraGraphConfig(PreTrainedConfig):
         init: initial values of Chimera, ``"average"`` or ``"paper"``, see `Chimera`.
         dt_min: least initial step.
         dt_max: largest initial step.
-        state_size: N.
+        state_size: N, the size of a state.
         num_heads: H of Chimera, or of attention.
         expand: inner width of Chimera in units of ``hidden_size``.
         mlp_ratio: inner width of the feed-forward network in units of ``hidden_size``; 0 for none.
         pooling: how nodes become a graph, ``"mean"``, ``"sum"`` or ``"max"``.
         head_layers: linear layers of the head; all but the last have a residual connection, a layer norm and GELU.
-        dropout: probability in training.
+        dropout: probability of dropping a feature in training.
         initializer_range: standard deviation of the embedded features of a node or an edge.
         kwargs: what all configurations of `transformers` take, such as ``num_labels`` and ``id2label``.
     """
@@ -150,6 +150,11 @@ class ChimeraGraphConfig(PreTrainedConfig):
             raise ValueError(f"mlp_ratio must be an integer of at least 0, found {self.mlp_ratio!r}")
         if not 0 < self.gamma < 1:
             raise ValueError(f"gamma must be between 0 and 1, both excluded, found {self.gamma}")
+        if self.terms is not None:
+            _check_size("terms", self.terms)
+        for name in ("dt_min", "dt_max"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be above 0, found {getattr(self, name)}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be from 0 to below 1, found {self.dropout}")
         if self.mixer == "gine" and self.edge_features is None:

@@ -30,24 +30,24 @@ class ChimeraImageConfig(PreTrainedConfig):
     Args:
         hidden_size: features of a patch.
         num_hidden_layers: blocks.
-        num_channels: of the image.
+        num_channels: channels of the image.
         image_size: side that images are resized to unless one asks for another; the model takes any.
         patch_size: side of a patch.
-        state_size: N.
-        num_heads: H; ``max(1, expand · hidden_size // 128)``, heads of 128 features, if ``None``.
+        state_size: N, the size of a state.
+        num_heads: H, the number of heads; ``max(1, expand · hidden_size // 128)``, heads of 128 features, if ``None``.
         expand: inner width in units of ``hidden_size``.
         groups: G, groups of heads that share B and C.
-        topology: ``"2d"``, the four DAGs of the grid; ``"fwd_rev"``, patches as a line both ways, row after row;
-            ``"fwd"``, one way.
+        topology: how patches are connected: ``"2d"``, the four DAGs of the grid; ``"fwd_rev"``, patches as a line both
+            ways, row after row; ``"fwd"``, one way.
         sharing: which of the four DAGs share B and C, see `OnGrid`.
-        normalize: of the grid's weights, see `dag_adjacency`.
-        injection: ``"hold"``, ``"step"`` or ``"projected"``, see `chimera_ssm.adjacency.injection`; if ``None``, hold
-            where the weights allow it, else step.
+        normalize: normalization of the grid's weights, see `dag_adjacency`.
+        injection: β of B̄ = β B: ``"hold"``, ``"step"`` or ``"projected"``, see `chimera_ssm.adjacency.injection`; if
+            ``None``, hold where the weights allow it, else step.
         conv: whether V, B and C go through a local convolution.
-        conv_window: ``"topology"``, the topology's own: 3 × 3 patches on ``"2d"``, 7 along the line, centred, on
-            ``"fwd_rev"``, 4 along the line, causal, on ``"fwd"``; or ``"grid"``, 3 × 3 patches on each, so that only
-            the resolvents differ. With it ``"fwd"`` is not causal, see `OnRaster`.
-        resolvent: ``"exact"``, or ``"identity"`` for L = I, for ablations.
+        conv_window: window of the convolution: ``"topology"``, the topology's own, 3 × 3 patches on ``"2d"``, 7 along
+            the line, centred, on ``"fwd_rev"``, 4 along the line, causal, on ``"fwd"``; or ``"grid"``, 3 × 3 patches on
+            each, so that only the resolvents differ. With it ``"fwd"`` is not causal, see `OnRaster`.
+        resolvent: the matrix L: ``"exact"``, or ``"identity"`` for L = I, for ablations.
         init: initial values, ``"average"`` or ``"paper"``, see `Chimera`; with ``"paper"``, weights have the deviation
             ``initializer_range`` at any width.
         drop_path: probability of dropping the last block in training; rises linearly from the first block, with 0.

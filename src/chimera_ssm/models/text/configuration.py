@@ -24,15 +24,15 @@ class ChimeraTextConfig(PreTrainedConfig):
         vocab_size: words, or pieces of words.
         hidden_size: features of a token.
         num_hidden_layers: blocks.
-        state_size: N.
-        num_heads: H; ``max(1, expand · hidden_size // 64)`` if ``None``.
+        state_size: N, the size of a state.
+        num_heads: H, the number of heads; ``max(1, expand · hidden_size // 64)`` if ``None``.
         expand: inner width in units of ``hidden_size``.
         groups: G, groups of heads that share B and C.
-        variant: ``"dag"``, the line forward and the line backward; ``"ug"``, the undirected line, exactly.
-        injection: ``"hold"``, ``"step"`` or ``"projected"``, see `chimera_ssm.adjacency.injection`; if ``None``, hold
-            where the weights allow it, else step.
+        variant: the topology: ``"dag"``, the line forward and the line backward; ``"ug"``, the undirected line.
+        injection: β of B̄ = β B: ``"hold"``, ``"step"`` or ``"projected"``, see `chimera_ssm.adjacency.injection`; if
+            ``None``, hold where the weights allow it, else step.
         conv: whether V, B and C go through a local convolution.
-        resolvent: ``"exact"``, or ``"identity"`` for L = I, for ablations.
+        resolvent: the matrix L: ``"exact"``, or ``"identity"`` for L = I, for ablations.
         init: initial values, ``"average"`` or ``"paper"``, see `Chimera`; with ``"paper"``, weights have the deviation
             ``initializer_range`` at any width.
         mixer: ``"chimera"``, or a baseline in its place, ``"mlp"`` (MLP-Mixer) or ``"m2"`` (Monarch Mixer).

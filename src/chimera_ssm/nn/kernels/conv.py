@@ -10,7 +10,7 @@ in a block.
 import numpy as np
 
 from chimera_ssm.cpu.compilation import inlined, kernel
-from chimera_ssm.cpu.simd import WIDTH, at, fma, load, put, sigmoid, splat, store
+from chimera_ssm.cpu.simd import WIDTH, fma, load, sigmoid, splat, store, vload, vstore
 
 #: Channels of a block at most: long runs of memory, and yet the nodes of a window stay in a cache.
 CHANNELS = 512
@@ -21,9 +21,9 @@ def look_around(table, t, D, nodes, places):
     """Nodes in the window of node t, and offsets of their weights; how many there are."""
     count, (taps, T) = 0, table.shape
     for o in range(taps):
-        if at(table, o * T + t) < T:
-            put(nodes, count, at(table, o * T + t))
-            put(places, count, o * D)
+        if load(table, o * T + t) < T:
+            store(nodes, count, load(table, o * T + t))
+            store(places, count, o * D)
             count += 1
     return count
 
@@ -32,15 +32,15 @@ def look_around(table, t, D, nodes, places):
 def multiples(out, x, count, factor, origin):
     """Offsets ``origin + factor x``."""
     for k in range(count):
-        put(out, k, origin + factor * at(x, k))
+        store(out, k, origin + factor * load(x, k))
 
 
 @inlined
 def convolved(c, count, rows, places, x, weight, bias):
     """Channels c to c + 16 of a."""
-    a = load(bias, c)
+    a = vload(bias, c)
     for k in range(count):
-        a = fma(load(weight, at(places, k) + c), load(x, at(rows, k) + c), a)
+        a = fma(vload(weight, load(places, k) + c), vload(x, load(rows, k) + c), a)
     return a
 
 
@@ -48,13 +48,13 @@ def convolved(c, count, rows, places, x, weight, bias):
 def through_silu(g, o, a):
     """The gradient of a for that of ``silu(a)`` at offset ``o``."""
     s = sigmoid(a)
-    return load(g, o) * s * (1 + a * (1 - s))
+    return vload(g, o) * s * (1 + a * (1 - s))
 
 
 @inlined
 def add_product(out, o, x, y):
     """Add ``x y`` at offset ``o``."""
-    store(out, o, fma(x, y, load(out, o)))
+    vstore(out, o, fma(x, y, vload(out, o)))
 
 
 @inlined
@@ -62,7 +62,7 @@ def clear(out, o, count, rows, stride):
     """Set ``count`` numbers of each row to zero."""
     for t in range(rows):
         for c in range(0, count, WIDTH):
-            store(out, o + t * stride + c, splat(out.dtype.type(0)))
+            vstore(out, o + t * stride + c, splat(out.dtype.type(0)))
 
 
 @kernel
@@ -78,7 +78,7 @@ def forward(first, last, size, table, x, z_stride, t_stride, weight, bias, y):
             multiples(rows, nodes, count, t_stride, z * z_stride)
             for c in range(start, min(start + size, D), WIDTH):
                 a = convolved(c, count, rows, places, x, weight, bias)
-                store(y, o + c, a * sigmoid(a))
+                vstore(y, o + c, a * sigmoid(a))
 
 
 @kernel
@@ -96,11 +96,11 @@ def backward(first, last, size, table, x, z_stride, t_stride, weight, bias, g, d
                 multiples(rows, nodes, count, t_stride, z * z_stride)
                 for c in range(start, stop, WIDTH):
                     d = through_silu(g, o + c, convolved(c, count, rows, places, x, weight, bias))
-                    store(da, c - start, d)
-                    store(dbias, c, load(dbias, c) + d)
+                    vstore(da, c - start, d)
+                    vstore(dbias, c, vload(dbias, c) + d)
                 for k in range(count):
-                    row, w, to = at(rows, k), at(places, k), (z * T + at(nodes, k)) * D
+                    row, w, to = load(rows, k), load(places, k), (z * T + load(nodes, k)) * D
                     for c in range(start, stop, WIDTH):
-                        d = load(da, c - start)
-                        add_product(dweight, w + c, d, load(x, row + c))
-                        add_product(dx, to + c, d, load(weight, w + c))
+                        d = vload(da, c - start)
+                        add_product(dweight, w + c, d, vload(x, row + c))
+                        add_product(dx, to + c, d, vload(weight, w + c))

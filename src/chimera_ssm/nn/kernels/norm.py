@@ -10,7 +10,7 @@ be empty, as if they were not in the equation. P is a multiple of 16. A task is 
 import numpy as np
 
 from chimera_ssm.cpu.compilation import inlined, kernel
-from chimera_ssm.cpu.simd import WIDTH, at, load, put, sigmoid, splat, store, total
+from chimera_ssm.cpu.simd import WIDTH, horizontal_sum, load, sigmoid, splat, store, vload, vstore
 
 #: Shares of the rows; each has gradients of parameters of its own, which are then summed.
 TASKS = 16
@@ -26,12 +26,12 @@ def place(row, T, strides):
 def enter(out, x, xo, x_stride, V, vo, v_stride, skip, P):
     """Set a row to a."""
     for h in range(skip.size):
-        d, x_head, v_head = splat(at(skip, h)), xo + h * x_stride, vo + h * v_stride
+        d, x_head, v_head = splat(load(skip, h)), xo + h * x_stride, vo + h * v_stride
         for p in range(0, P, WIDTH):
-            a = load(x, x_head + p)
+            a = vload(x, x_head + p)
             if V.size > 0:
-                a = a + d * load(V, v_head + p)
-            store(out, h * P + p, a)
+                a = a + d * vload(V, v_head + p)
+            vstore(out, h * P + p, a)
 
 
 @kernel
@@ -44,16 +44,16 @@ def forward(first, last, x, x_strides, V, v_strides, skip, gate, gate_strides, w
         enter(a, x, xo, x_strides[1], V, vo, v_strides[1], skip, D // skip.size)
         squares = splat(y.dtype.type(0))
         for c in range(0, D, WIDTH):
-            u = load(a, c)
+            u = vload(a, c)
             if gate.size > 0:
-                z = load(gate, go + c)
+                z = vload(gate, go + c)
                 u = u * (z * sigmoid(z))
-                store(a, c, u)
+                vstore(a, c, u)
             squares = squares + u * u
-        r = 1 / np.sqrt(total(squares) / D + eps)
-        put(rate, row, y.dtype.type(r))
+        r = 1 / np.sqrt(horizontal_sum(squares) / D + eps)
+        store(rate, row, y.dtype.type(r))
         for c in range(0, D, WIDTH):
-            store(y, row * D + c, splat(at(rate, row)) * load(weight, c) * load(a, c))
+            vstore(y, row * D + c, splat(load(rate, row)) * vload(weight, c) * vload(a, c))
 
 
 @inlined
@@ -61,45 +61,45 @@ def look_along(a, s, gate, go, weight, r, g, o, dweight, dwo):
     """``Σ weight g u`` of a row; set s to ``sigmoid(gate)``, and add to ``dweight``."""
     along = splat(a.dtype.type(0))
     for c in range(0, a.size, WIDTH):
-        u = load(a, c)
+        u = vload(a, c)
         if gate.size > 0:
-            z = load(gate, go + c)
+            z = vload(gate, go + c)
             sigma = sigmoid(z)
-            store(s, c, sigma)
+            vstore(s, c, sigma)
             u = u * (z * sigma)
-        product = load(g, o + c) * u
-        along = along + load(weight, c) * product
-        store(dweight, dwo + c, load(dweight, dwo + c) + r * product)
-    return total(along)
+        product = vload(g, o + c) * u
+        along = along + vload(weight, c) * product
+        vstore(dweight, dwo + c, vload(dweight, dwo + c) + r * product)
+    return horizontal_sum(along)
 
 
 @inlined
 def hand_back(da, a, s, gate, go, weight, r, factor, g, o, dgate):
     """Set a row to the gradient of a, and ``dgate``: ``du = rate weight g − factor u``."""
     for c in range(0, a.size, WIDTH):
-        du = r * load(weight, c) * load(g, o + c)
+        du = r * vload(weight, c) * vload(g, o + c)
         if gate.size > 0:
-            z, sigma = load(gate, go + c), load(s, c)
+            z, sigma = vload(gate, go + c), vload(s, c)
             opened = z * sigma
-            du = du - factor * (opened * load(a, c))
-            store(dgate, o + c, du * load(a, c) * (sigma * (1 + z * (1 - sigma))))
-            store(da, c, du * opened)
+            du = du - factor * (opened * vload(a, c))
+            vstore(dgate, o + c, du * vload(a, c) * (sigma * (1 + z * (1 - sigma))))
+            vstore(da, c, du * opened)
         else:
-            store(da, c, du - factor * load(a, c))
+            vstore(da, c, du - factor * vload(a, c))
 
 
 @inlined
 def leave(da, dx, o, o_stride, V, vo, v_stride, skip, P, dV, dskip, dso):
     """A row's gradient of a to where it belongs."""
     for h in range(skip.size):
-        d, sums, head = splat(at(skip, h)), load(dskip, dso + WIDTH * h), o + h * o_stride
+        d, sums, head = splat(load(skip, h)), vload(dskip, dso + WIDTH * h), o + h * o_stride
         for p in range(0, P, WIDTH):
-            x = load(da, h * P + p)
-            store(dx, head + p, x)
+            x = vload(da, h * P + p)
+            vstore(dx, head + p, x)
             if V.size > 0:
-                store(dV, head + p, d * x)
-                sums = sums + x * load(V, vo + h * v_stride + p)
-        store(dskip, dso + WIDTH * h, sums)
+                vstore(dV, head + p, d * x)
+                sums = sums + x * vload(V, vo + h * v_stride + p)
+        vstore(dskip, dso + WIDTH * h, sums)
 
 
 @kernel
@@ -112,7 +112,7 @@ def backward(
     for task in range(first, last):
         for row in range(Z * T * task // TASKS, Z * T * (task + 1) // TASKS):
             xo, vo, go = place(row, T, x_strides), place(row, T, v_strides), place(row, T, gate_strides)
-            o, r = row * D, splat(at(rate, row))
+            o, r = row * D, splat(load(rate, row))
             enter(a, x, xo, x_strides[1], V, vo, v_strides[1], skip, P)
             along = look_along(a, s, gate, go, weight, r, g, o, dweight, task * D)
             hand_back(da, a, s, gate, go, weight, r, r * r * r * (along / D), g, o, dgate)

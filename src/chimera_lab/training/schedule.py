@@ -1,4 +1,4 @@
-"""The course of a run: which samples belong to which step, as a pure function of seed and step."""
+"""The schedule of a run: the samples of each step, as a pure function of seed and step."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from chimera_lab.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class Course:
-    """Steps, epochs and laps. A lap leads from one evaluation to the next.
+class StepSchedule:
+    """The steps, epochs and evaluation intervals of a run.
 
-    Every step takes a full batch; what remains at the end of an epoch is left out, another part in each.
+    Every step uses a full batch; the remainder of an epoch is dropped, other samples in each epoch.
 
     Args:
-        num_samples: of the training data.
-        batch_size: samples in a step.
-        seed: of the run.
-        total: steps of the run.
-        lap: steps of a lap; the last may be shorter.
+        num_samples: number of training samples.
+        batch_size: samples per step.
+        seed: seed of the run.
+        total: number of steps.
+        eval_interval: steps between evaluations; the last interval may be shorter.
     """
 
     num_samples: int
     batch_size: int
     seed: int
     total: int
-    lap: int
+    eval_interval: int
 
     @classmethod
-    def of(cls, recipe: Recipe, num_samples: int) -> Course:
-        """The course of a recipe on so many samples."""
+    def of(cls, recipe: Recipe, num_samples: int) -> StepSchedule:
+        """The schedule of a recipe with ``num_samples`` training samples."""
         if num_samples < recipe.batch_size:
             raise ValueError(
                 f"a batch has {recipe.batch_size} samples, but there are only {num_samples} to train on; "
@@ -48,24 +48,24 @@ class Course:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Full batches of an epoch."""
+        """Number of full batches in an epoch."""
         return self.num_samples // self.batch_size
 
-    def lap_end(self, step: int) -> int:
-        """The step after which the lap that ``step`` belongs to is over."""
-        return min((step // self.lap + 1) * self.lap, self.total)
+    def interval_end(self, step: int) -> int:
+        """The step after which the evaluation interval of ``step`` ends."""
+        return min((step // self.eval_interval + 1) * self.eval_interval, self.total)
 
-    def laps_left(self, step: int) -> int:
-        """Laps to come, the one under way included."""
-        return math.ceil(self.total / self.lap) - step // self.lap if step < self.total else 0
+    def intervals_left(self, step: int) -> int:
+        """Number of evaluation intervals left, including the current one."""
+        return math.ceil(self.total / self.eval_interval) - step // self.eval_interval if step < self.total else 0
 
     def batch(self, step: int) -> tuple[int, Tensor]:
         """The epoch of a step (from 0) and the indices of its samples."""
         epoch, place = divmod(step, self.steps_per_epoch)
         return epoch, self._order(epoch)[place * self.batch_size : (place + 1) * self.batch_size]
 
-    def shares(self, step: int, share: Share) -> Iterator[list[tuple[int, int]]]:
-        """What one device treats of a step: for each micro-batch the (epoch, index) of its samples."""
+    def micro_batches(self, step: int, share: DeviceShare) -> Iterator[list[tuple[int, int]]]:
+        """The micro-batches of one device in a step, each a list of (epoch, index) of its samples."""
         epoch, indices = self.batch(step)
         parts = indices.view(share.accumulate, share.world, -1)
         yield from ([(epoch, int(index)) for index in part[share.rank]] for part in parts)
@@ -75,7 +75,7 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Share:
+class DeviceShare:
     """One device's part of each batch: rank among ``world``, in ``accumulate`` micro-batches."""
 
     rank: int
@@ -83,8 +83,8 @@ class Share:
     accumulate: int
 
     @classmethod
-    def of(cls, recipe: Recipe, rank: int, world: int) -> Share:
-        """The share of a device; the batch must come out even."""
+    def of(cls, recipe: Recipe, rank: int, world: int) -> DeviceShare:
+        """The share of a device; the batch must be divisible."""
         if recipe.batch_size % world:
             raise ValueError(
                 f"batch_size {recipe.batch_size} cannot be shared by {world} devices: make it a multiple of {world}"
@@ -93,7 +93,7 @@ class Share:
         micro = min(recipe.micro_batch or whole, whole)
         if whole % micro:
             raise ValueError(
-                f"a device's {whole} samples of a batch cannot be treated {micro} at a time: "
+                f"a device's {whole} samples of a batch cannot be divided into micro-batches of {micro}: "
                 f"make micro_batch a divisor of {whole}"
             )
         return cls(rank, world, whole // micro)
@@ -104,11 +104,11 @@ def _permutation(size: int, seed: int, epoch: int) -> Tensor:
     return torch.randperm(size, generator=generator(seed, "order", epoch))
 
 
-def learning_rate(recipe: Recipe, course: Course, step: int) -> float:
-    """Linear warm-up to ``lr``, then down to ``final_lr · lr`` at the end of the course."""
-    warmup = recipe.warmup_steps or round(recipe.warmup_epochs * course.steps_per_epoch)
+def learning_rate(recipe: Recipe, schedule: StepSchedule, step: int) -> float:
+    """Linear warm-up to ``lr``, then decay to ``final_lr · lr`` at the end of the schedule."""
+    warmup = recipe.warmup_steps or round(recipe.warmup_epochs * schedule.steps_per_epoch)
     if step < warmup:
         return recipe.lr * (step + 1) / (warmup + 1)
-    done = (step - warmup) / max(1, course.total - warmup)
+    done = (step - warmup) / max(1, schedule.total - warmup)
     shape = {"cosine": (1 + math.cos(math.pi * done)) / 2, "linear": 1 - done, "constant": 1.0}[recipe.schedule]
     return recipe.lr * (recipe.final_lr + (1 - recipe.final_lr) * shape)

@@ -1,0 +1,36 @@
+"""The folders that a run writes beside its checkpoints: model/ and about/."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from pathlib import Path
+
+from chimera_lab.data.files import write_folder
+from chimera_lab.data.samples import contents
+from chimera_lab.training.module import TrainingModule
+from chimera_lab.training.run import Run
+from chimera_lab.training.task import Task
+
+
+def export_model(run: Run, module: TrainingModule, which: str) -> None:
+    """Write model/ with the weights ``"raw"`` or ``"ema"``."""
+    write_folder(run.model, lambda folder: module.task.save(module.weights()[which], folder))
+
+
+def save_metadata(run: Run, module: TrainingModule) -> None:
+    """Write about/, which is needed to continue and to evaluate the run."""
+
+    def write(folder: Path) -> None:
+        module.task.save_metadata(module.model, folder)
+        (folder / "data").write_text(fingerprint(module.task), encoding="utf-8")
+
+    write_folder(run.about, write)
+
+
+def fingerprint(task: Task) -> str:
+    """A digest of the data; equal data have equal fingerprints."""
+    digest = blake2b(digest_size=16)
+    for part in task.parts():
+        for content in contents(part):
+            digest.update(content)
+    return digest.hexdigest()
