@@ -122,77 +122,94 @@ def masks_backward(first, last, start, share, splits, plan, w, beta, S, dM, dw, 
     A task is a pair of C and B and a share of a group's heads: ``dS [splits, pairs, groups, R, K]``, ``dw [D, H, E]``
     and ``dbeta [D, H, T]`` are set. L is recomputed, whole, for one head at a time. ``plan`` is an `AdjointPlan`.
     """
-    node, row, column, begin, edge = plan.node, plan.row, plan.column, plan.begin, plan.edge
-    source_step, low, high = plan.source_step, plan.low, plan.high
-    back_step, back_begin, back_edge = plan.back_step, plan.back_begin, plan.back_edge
-    back_source_slot, back_slot, back_slots, which = plan.back_source_slot, plan.back_slot, plan.back_slots, plan.which
-    (D, heads, edges), nodes, (pairs, groups, R, K) = w.shape, node.shape[1], S.shape
+    (D, heads, edges), nodes, (pairs, groups, R, K) = w.shape, plan.node.shape[1], S.shape
     L = np.empty((nodes + 1, K), dM.dtype)
-    rows = np.zeros((back_slots + 1, K), dM.dtype)  # the last row of both stays zero
+    rows = np.zeros((plan.back_slots + 1, K), dM.dtype)  # the last row of both stays zero
     for task in range(first, last):
         group, pair, split = task // (pairs * splits), task // splits % pairs, task % splits
         to, so = ((split * pairs + pair) * groups + group) * R * K, (pair * groups + group) * R * K
         clear(dS, to, to + R * K)
         for d in range(D):
-            if load(which, d) != pair:
+            if load(plan.which, d) != pair:
                 continue
-            po, eo, bo = d * nodes, d * edge.shape[1], d * back_edge.shape[1]
             L[:] = 0  # and zero outside each row's range
             for here in range(group * share + share * split // splits, group * share + share * (split + 1) // splits):
                 wo, no, mo = (d * heads + start + here) * edges, (d * heads + start + here) * nodes, here * R * K
-                for i in range(nodes):
-                    k, own = po + i, i * K
-                    e, stop = eo + load(begin, k + d), eo + load(begin, k + d + 1)
-                    s, m = to + load(row, k) * K, mo + load(row, k) * K
-                    w0, r0 = weight_and_row(e, stop, edge, source_step, w, wo, K, nodes * K)
-                    w1, r1 = weight_and_row(e + 1, stop, edge, source_step, w, wo, K, nodes * K)
-                    a0, a1 = splat(w0), splat(w1)
-                    if stop - e > 2:
-                        for c in range(load(low, k), load(high, k), WIDTH):
-                            x = a0 * vload(L, r0 + c) + a1 * vload(L, r1 + c)
-                            x = further(x, c, e + 2, stop, edge, source_step, w, wo, L, K)
-                            vstore(L, own + c, x)
-                            vstore(dS, s + c, vload(dS, s + c) + x * vload(dM, m + c))
-                    else:
-                        for c in range(load(low, k), load(high, k), WIDTH):
-                            x = a0 * vload(L, r0 + c) + a1 * vload(L, r1 + c)
-                            vstore(L, own + c, x)
-                            vstore(dS, s + c, vload(dS, s + c) + x * vload(dM, m + c))
-                    diagonal, c = load(beta, no + load(node, k)), load(column, k)
-                    store(L, own + c, diagonal)
-                    store(dS, s + c, load(dS, s + c) + diagonal * load(dM, m + c))
-                for b in range(po, po + nodes):
-                    k = po + load(back_step, b)
-                    f, end = bo + load(back_begin, b + d), bo + load(back_begin, b + d + 1)
-                    own, s, m = load(back_slot, b) * K, so + load(row, k) * K, mo + load(row, k) * K
-                    w0, r0 = weight_and_row(f, end, back_edge, back_source_slot, w, wo, K, back_slots * K)
-                    w1, r1 = weight_and_row(f + 1, end, back_edge, back_source_slot, w, wo, K, back_slots * K)
-                    a0, a1 = splat(w0), splat(w1)
-                    e, stop, lo, hi = eo + load(begin, k + d), eo + load(begin, k + d + 1), load(low, k), load(high, k)
-                    p0 = load(source_step, e) * K if e < stop else nodes * K
-                    p1 = load(source_step, e + 1) * K if e + 1 < stop else nodes * K
-                    d0 = splat(w.dtype.type(0))
-                    d1 = d0
-                    if end - f > 2:
-                        for c in range(lo, hi, WIDTH):
-                            x = vload(S, s + c) * vload(dM, m + c) + a0 * vload(rows, r0 + c) + a1 * vload(rows, r1 + c)
-                            x = further(x, c, f + 2, end, back_edge, back_source_slot, w, wo, rows, K)
-                            vstore(rows, own + c, x)
-                            d0 = d0 + x * vload(L, p0 + c)
-                            d1 = d1 + x * vload(L, p1 + c)
-                    else:
-                        for c in range(lo, hi, WIDTH):
-                            x = vload(S, s + c) * vload(dM, m + c) + a0 * vload(rows, r0 + c) + a1 * vload(rows, r1 + c)
-                            vstore(rows, own + c, x)
-                            d0 = d0 + x * vload(L, p0 + c)
-                            d1 = d1 + x * vload(L, p1 + c)
-                    if e < stop:
-                        store(dw, wo + load(edge, e), horizontal_sum(d0))
-                    if e + 1 < stop:
-                        store(dw, wo + load(edge, e + 1), horizontal_sum(d1))
-                    for j in range(e + 2, stop):
-                        d0 = splat(w.dtype.type(0))
-                        for c in range(lo, hi, WIDTH):
-                            d0 = d0 + vload(rows, own + c) * vload(L, load(source_step, j) * K + c)
-                        store(dw, wo + load(edge, j), horizontal_sum(d0))
-                    store(dbeta, no + load(node, k), load(rows, own + load(column, k)))
+                recompute_mask(d, plan, wo, no, mo, to, w, beta, dM, L, dS)
+                adjoint_of_mask(d, plan, wo, no, mo, so, w, S, dM, L, rows, dw, dbeta)
+
+
+@inlined
+def recompute_mask(d, plan, wo, no, mo, to, w, beta, dM, L, dS):
+    """L of topology d and one head, and ``dS += L ⊙ dM``; offsets of the head in w, beta, dM and of the task in dS."""
+    node, row, column, begin, edge = plan.node, plan.row, plan.column, plan.begin, plan.edge
+    source_step, low, high = plan.source_step, plan.low, plan.high
+    nodes, K = node.shape[1], L.shape[1]
+    po, eo = d * nodes, d * edge.shape[1]
+    for i in range(nodes):
+        k, own = po + i, i * K
+        e, stop = eo + load(begin, k + d), eo + load(begin, k + d + 1)
+        s, m = to + load(row, k) * K, mo + load(row, k) * K
+        w0, r0 = weight_and_row(e, stop, edge, source_step, w, wo, K, nodes * K)
+        w1, r1 = weight_and_row(e + 1, stop, edge, source_step, w, wo, K, nodes * K)
+        a0, a1 = splat(w0), splat(w1)
+        if stop - e > 2:
+            for c in range(load(low, k), load(high, k), WIDTH):
+                x = a0 * vload(L, r0 + c) + a1 * vload(L, r1 + c)
+                x = further(x, c, e + 2, stop, edge, source_step, w, wo, L, K)
+                vstore(L, own + c, x)
+                vstore(dS, s + c, vload(dS, s + c) + x * vload(dM, m + c))
+        else:
+            for c in range(load(low, k), load(high, k), WIDTH):
+                x = a0 * vload(L, r0 + c) + a1 * vload(L, r1 + c)
+                vstore(L, own + c, x)
+                vstore(dS, s + c, vload(dS, s + c) + x * vload(dM, m + c))
+        diagonal, c = load(beta, no + load(node, k)), load(column, k)
+        store(L, own + c, diagonal)
+        store(dS, s + c, load(dS, s + c) + diagonal * load(dM, m + c))
+
+
+@inlined
+def adjoint_of_mask(d, plan, wo, no, mo, so, w, S, dM, L, rows, dw, dbeta):
+    """``Λ = Lᵀ (S ⊙ dM)`` row after row, and from it ``∂A`` and ``∂β`` of topology d and one head."""
+    node, row, column, begin, edge = plan.node, plan.row, plan.column, plan.begin, plan.edge
+    source_step, low, high = plan.source_step, plan.low, plan.high
+    back_step, back_begin, back_edge = plan.back_step, plan.back_begin, plan.back_edge
+    back_source_slot, back_slot, back_slots = plan.back_source_slot, plan.back_slot, plan.back_slots
+    nodes, K = node.shape[1], L.shape[1]
+    po, eo, bo = d * nodes, d * edge.shape[1], d * back_edge.shape[1]
+    for b in range(po, po + nodes):
+        k = po + load(back_step, b)
+        f, end = bo + load(back_begin, b + d), bo + load(back_begin, b + d + 1)
+        own, s, m = load(back_slot, b) * K, so + load(row, k) * K, mo + load(row, k) * K
+        w0, r0 = weight_and_row(f, end, back_edge, back_source_slot, w, wo, K, back_slots * K)
+        w1, r1 = weight_and_row(f + 1, end, back_edge, back_source_slot, w, wo, K, back_slots * K)
+        a0, a1 = splat(w0), splat(w1)
+        e, stop, lo, hi = eo + load(begin, k + d), eo + load(begin, k + d + 1), load(low, k), load(high, k)
+        p0 = load(source_step, e) * K if e < stop else nodes * K
+        p1 = load(source_step, e + 1) * K if e + 1 < stop else nodes * K
+        d0 = splat(w.dtype.type(0))
+        d1 = d0
+        if end - f > 2:
+            for c in range(lo, hi, WIDTH):
+                x = vload(S, s + c) * vload(dM, m + c) + a0 * vload(rows, r0 + c) + a1 * vload(rows, r1 + c)
+                x = further(x, c, f + 2, end, back_edge, back_source_slot, w, wo, rows, K)
+                vstore(rows, own + c, x)
+                d0 = d0 + x * vload(L, p0 + c)
+                d1 = d1 + x * vload(L, p1 + c)
+        else:
+            for c in range(lo, hi, WIDTH):
+                x = vload(S, s + c) * vload(dM, m + c) + a0 * vload(rows, r0 + c) + a1 * vload(rows, r1 + c)
+                vstore(rows, own + c, x)
+                d0 = d0 + x * vload(L, p0 + c)
+                d1 = d1 + x * vload(L, p1 + c)
+        if e < stop:
+            store(dw, wo + load(edge, e), horizontal_sum(d0))
+        if e + 1 < stop:
+            store(dw, wo + load(edge, e + 1), horizontal_sum(d1))
+        for j in range(e + 2, stop):
+            d0 = splat(w.dtype.type(0))
+            for c in range(lo, hi, WIDTH):
+                d0 = d0 + vload(rows, own + c) * vload(L, load(source_step, j) * K + c)
+            store(dw, wo + load(edge, j), horizontal_sum(d0))
+        store(dbeta, no + load(node, k), load(rows, own + load(column, k)))

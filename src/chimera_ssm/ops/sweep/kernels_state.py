@@ -299,6 +299,37 @@ def store_gradients(fresh, head, part, start, stop, steps, w, beta, V, near, dew
 
 
 @inlined
+def load_task(head, part, start, stop, steps, w, beta, V, G, cw, ew, near):
+    """Weights, v and incoming gradients of a task's segment; their gradients are set to 0."""
+    node, begin, (_, nodes, P), count, wo = steps.node, steps.begin, V.shape, stop - start, head * w.shape[1]
+    store(cw, count, V.dtype.type(0))
+    weights_of(cw, steps.carried, start, min(nodes, stop + 1), w, wo)
+    weights_of(ew, steps.edge, load(begin, start), load(begin, stop), w, wo)
+    enter_scaled(near, V, head, P, part, beta, node, start, stop)
+    enter(near, plane(count), G, head * nodes * P + CHANNELS * part, P, node, start, stop)
+    clear(near, 2 * plane(count), 4 * plane(count))
+
+
+@inlined
+def block_adjoint(others, states, position, steps, cw, ew, b, c, near, h, crossing, adjoint, dew, db, dc):
+    """Recompute the states of a block in a segment, and take λ back through it.
+
+    ``states`` is whether the segment continues others, and the offset of the states that cross into it; ``position``
+    the offsets of the block's adjoint and of its B and C, the first step of the segment and the number of its steps.
+    """
+    (continued, crossed), (here, bo, start, count) = states, position
+    zero, after = splat(near.dtype.type(0)), (steps.slots + 1) * BLOCK
+    x = carry = zero, zero, zero, zero
+    if continued:
+        copy(h, 0, crossing, crossed, steps.slots * BLOCK)
+        x = read(crossing, crossed + after)
+        carry = read(adjoint, here + after)
+    recompute_segment(others, x, start, count, bo, steps, cw, ew, b, near, h, dc)
+    carry = descend(others, carry, start, count, bo, steps, cw, ew, b, c, near, h, adjoint, here, dew, db)
+    write(adjoint, here + after, carry)
+
+
+@inlined
 def backward(others, first, last, fresh, ranges, steps, arrays):
     """The adjoint for incoming gradients ``G [H, T, P]``: λ_t = C_t g_tᵀ + Σ_{t→s} w λ_s.
 
@@ -308,17 +339,16 @@ def backward(others, first, last, fresh, ranges, steps, arrays):
     is dV unless ``fresh``.
 
     Tasks go through segments of nodes in bundles, as in `forward`, from the last segment to the first. The states of
-    one block in a segment are computed again from what crosses into it (`cross_all`). In the rows ``h`` of a segment
-    ``there`` tells where an edge's source is: among the slots as they were at its begin, or, after the block carried
-    into it, among its own steps.
+    one block in a segment are recomputed from those that cross into it (`cross_all`). In the rows ``h`` of a segment
+    ``there`` is the place of an edge's source: among the slots as they were at the start of the segment, or, after the
+    carried block, among its own steps.
     """
-    node, carried, begin, edge = steps.node, steps.carried, steps.begin, steps.edge
-    slots, segment, bundle = steps.slots, steps.segment, steps.bundle
+    node, segment, bundle = steps.node, steps.segment, steps.bundle
     w, beta, B, C, V, G, dw, dbeta, dB, dC, dV = arrays
-    (heads, edges), (groups, nodes, N), P = w.shape, B.shape, V.shape[2]
-    parts, blocks, segments, rows = P // CHANNELS, N // STATES, -(-nodes // segment), slots + SPARE
+    (heads, _), (groups, nodes, N), P = w.shape, B.shape, V.shape[2]
+    parts, blocks, segments, rows = P // CHANNELS, N // STATES, -(-nodes // segment), steps.slots + SPARE
     apart, packed = rows * BLOCK if segments > 1 else 0, blocks * block_stride(segment)
-    size, most = min(bundle, -(-heads * parts // ranges)) * blocks * apart, most_edges(begin, nodes, segment)
+    size, most = min(bundle, -(-heads * parts // ranges)) * blocks * apart, most_edges(steps.begin, nodes, segment)
     adjoint, crossing = aligned_empty(max(rows * BLOCK, size), V.dtype), aligned_empty(size * segments, V.dtype)
     h, near = aligned_empty((rows + 1 + segment) * BLOCK, V.dtype), aligned_empty(4 * plane(segment), V.dtype)
     dew = aligned_empty(most * CHANNELS, V.dtype)
@@ -328,7 +358,7 @@ def backward(others, first, last, fresh, ranges, steps, arrays):
         aligned_empty(packed, V.dtype),
         aligned_empty(packed, V.dtype),
     )
-    cw, ew, zero = np.empty(segment + 1, V.dtype), np.empty(most, V.dtype), splat(V.dtype.type(0))
+    cw, ew = np.empty(segment + 1, V.dtype), np.empty(most, V.dtype)
     clear(h, 0, h.size)
     clear(db, 0, packed)
     clear(dc, 0, packed)
@@ -350,25 +380,13 @@ def backward(others, first, last, fresh, ranges, steps, arrays):
                         group = head * groups // heads
                         pack(b, B, group, node, start, stop)
                         pack(c, C, group, node, start, stop)
-                    store(cw, count, V.dtype.type(0))
-                    weights_of(cw, carried, start, min(nodes, stop + 1), w, head * edges)
-                    weights_of(ew, edge, load(begin, start), load(begin, stop), w, head * edges)
-                    enter_scaled(near, V, head, P, part, beta, node, start, stop)
-                    enter(near, plane(count), G, head * nodes * P + CHANNELS * part, P, node, start, stop)
-                    clear(near, 2 * plane(count), 4 * plane(count))
+                    load_task(head, part, start, stop, steps, w, beta, V, G, cw, ew, near)
                     clear(dew, 0, dew.size)
                     for block in range(blocks):
                         here, bo = ((task - low) * blocks + block) * apart, block * block_stride(count)
-                        x = carry = zero, zero, zero, zero
-                        if segments > 1:
-                            copy(h, 0, crossing, s * size + here, slots * BLOCK)
-                            x = read(crossing, s * size + here + (slots + 1) * BLOCK)
-                            carry = read(adjoint, here + (slots + 1) * BLOCK)
-                        recompute_segment(others, x, start, count, bo, steps, cw, ew, b, near, h, dc)
-                        carry = descend(
-                            others, carry, start, count, bo, steps, cw, ew, b, c, near, h, adjoint, here, dew, db
-                        )
-                        write(adjoint, here + (slots + 1) * BLOCK, carry)
+                        states, at_start = (segments > 1, s * size + here), (here, bo, start, count)
+                        block_adjoint(others, states, at_start, steps, cw, ew, b, c, near, h, crossing, adjoint,
+                                      dew, db, dc)  # fmt: skip
                     store_gradients(fresh, head, part, start, stop, steps, w, beta, V, near, dew, dw, dbeta, dV)
                 add_unpacked(dB, db, (r * groups + group) * nodes, node, start, stop)
                 add_unpacked(dC, dc, (r * groups + group) * nodes, node, start, stop)
