@@ -14,8 +14,7 @@ from chimera_lab.data import graph, graph_store, molecules
 from chimera_lab.data.graph import LRGB, load_graphs
 from chimera_lab.data.graph_store import Graph, GraphStore, keep_plans
 from chimera_lab.recipes import find_recipe
-from chimera_ssm.topology import from_edge_index as wiring
-from chimera_ssm.topology import minimum_degree
+from chimera_ssm.topology import cache, minimum_degree
 
 pytest.importorskip("rdkit")
 pytest.importorskip("ogb")
@@ -94,7 +93,7 @@ def test_orders_are_found_once_and_kept_in_the_cache(tmp_path, monkeypatch):
     store = molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)
     plans = [store.sample(i)["wiring"].topology.elimination_plan(1 << 20) for i in range(6)]
     assert [p.name for p in tmp_path.iterdir() if p.is_file()] == ["some.csv"]
-    wiring.forget()  # as in another process: no graph is known
+    cache.clear()  # as in another process: no graph is known
     monkeypatch.setattr(minimum_degree, "best_order", None)
     monkeypatch.setattr(molecules, "molecule_graph", None)
     again = molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)
@@ -125,7 +124,7 @@ def test_a_kept_file_that_was_edited_is_made_anew(name, tmp_path, monkeypatch):
     path = write(tmp_path)
     store = molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)
     edited(kept_file(tmp_path), name, roll)
-    wiring.forget()  # as in another process: no graph is known
+    cache.clear()  # as in another process: no graph is known
     again = molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)
     for array, expected in store.arrays.items():
         np.testing.assert_array_equal(again.arrays[array], expected)
@@ -156,7 +155,7 @@ def test_orders_of_dense_graphs_are_left_out(tmp_path, monkeypatch):
     store = GraphStore.of(graphs)
     assert (store.arrays["order"] < 0).sum() == 50
     store.save(tmp_path / "graphs.npz")
-    wiring.forget()  # as in another process: no graph is known
+    cache.clear()  # as in another process: no graph is known
     again = GraphStore.load(tmp_path / "graphs.npz")
     orders = [again.sample(n)["wiring"].topology.elimination_order for n in range(3)]
     assert orders[1] is None
@@ -167,7 +166,7 @@ def test_plans_of_graphs_of_pyg(tmp_path, monkeypatch):
     ring = torch.stack([torch.arange(30), (torch.arange(30) + 1) % 30])
     graphs = [SimpleNamespace(edge_index=ring, num_nodes=30), SimpleNamespace(edge_index=ring.flip(0), num_nodes=31)]
     keep_plans(graphs, tmp_path / "plans")
-    wiring.forget()  # as in another process: no graph is known
+    cache.clear()  # as in another process: no graph is known
     with monkeypatch.context() as patch:
         patch.setattr(minimum_degree, "best_order", None)
         keep_plans(graphs, tmp_path / "plans")
