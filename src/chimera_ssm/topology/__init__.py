@@ -1,9 +1,9 @@
-"""Topologies: who is next to whom. Integers only, no weights.
+"""Topologies: nodes and edges of a graph. Integers only, no weights.
 
-Line  UndirectedLine      a sequence, read one way or both
-GridDAG  Grid             an image, a video, a volume; from one corner or undirected
+Line  UndirectedLine      a sequence, directed or undirected
+GridDAG  Grid             an image, a video, a volume; directed from one corner or undirected
 DAG  Graph                any acyclic graph, any graph
-batch                     many as one, side by side
+batch                     a disjoint union of several
 """
 
 from chimera_ssm.topology.base import Topology

@@ -48,9 +48,9 @@ class Batch(Topology):
         kinds = ", ".join(sorted({type(p).__name__ for p in self.parts}))
         return f"Batch({len(self.parts)} × {kinds}: {self.num_nodes} nodes, {self.num_edges} edges)"
 
-    @property
+    @derived
     def is_acyclic(self) -> bool:
-        return self.cached(_is_acyclic)
+        return all(p.is_acyclic for p in self.parts)
 
     @derived
     def is_forest(self) -> bool:
@@ -98,10 +98,6 @@ class Batch(Topology):
         """Unions of the parts' DAGs, first with first and so on; arguments are passed to each part."""
         options = tuple([(name, hashable(value)) for name, value in kwargs.items()])
         return self.related(Batch, _dags, tuple([hashable(a) for a in args]), options)
-
-
-def _is_acyclic(batch: Batch) -> bool:
-    return all(p.is_acyclic for p in batch.parts)
 
 
 def _flip(batch: Batch) -> tuple[Batch]:

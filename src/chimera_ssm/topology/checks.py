@@ -1,4 +1,4 @@
-"""Checks of what users pass: numbers of nodes and ``edge_index``."""
+"""Checks of user input: the number of nodes and ``edge_index``."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Array = np.ndarray
 
 
 def check_num_nodes(num_nodes: object) -> int:
-    """A number of nodes: an integer of at least one."""
+    """Require a positive integer."""
     if isinstance(num_nodes, bool) or not isinstance(num_nodes, (int, np.integer)):
         raise TopologyError(f"the number of nodes must be an integer, found {num_nodes!r}")
     if num_nodes < 1:
-        raise TopologyError(f"a topology needs at least one node, found {num_nodes}; leave empty ones out")
+        raise TopologyError(f"a topology needs at least one node, found {num_nodes}; leave empty topologies out")
     return index(num_nodes)  # a constant, also where sizes are symbolic in a compiled function
 
 
 def check_edges(num_nodes: int, edge_index: torch.Tensor | Array | Sequence) -> tuple[Array, Array]:
-    """Sources and targets of a valid ``edge_index [2, E]``: integers, in range, no edge twice."""
+    """Sources and targets of a valid ``edge_index [2, E]``: integers in range, no duplicates."""
     if isinstance(edge_index, torch.Tensor):
         _require_integers(
             edge_index.numel() == 0 or not (edge_index.is_floating_point() or edge_index.dtype == torch.bool),
@@ -33,8 +33,8 @@ def check_edges(num_nodes: int, edge_index: torch.Tensor | Array | Sequence) -> 
     edges = np.asarray(edge_index)
     if edges.ndim != 2 or edges.shape[0] != 2:
         raise TopologyError(
-            f"edge_index must have shape [2, E], found {list(edges.shape)}; a list of (source, target) pairs is "
-            "turned around with numpy.transpose, and no edges at all are numpy.empty((2, 0), int)"
+            f"edge_index must have shape [2, E], found {list(edges.shape)}; transpose a list of (source, target) pairs "
+            "with numpy.transpose, and pass numpy.empty((2, 0), int) for no edges"
         )
     _require_integers(edges.size == 0 or np.issubdtype(edges.dtype, np.integer), edges.dtype)
     source, target = np.array(edges, dtype=np.int64)

@@ -10,6 +10,7 @@ import torch
 from chimera_ssm.errors import TopologyError
 from chimera_ssm.topology import traversal
 from chimera_ssm.topology.base import hashable
+from chimera_ssm.topology.cache import derived
 from chimera_ssm.topology.dag import DAG
 from chimera_ssm.topology.edge_list import EdgeList
 
@@ -22,9 +23,13 @@ class Graph(EdgeList):
         edge_index: ``[2, E]``, row 0 the source j and row 1 the target i of each edge; the order is preserved.
     """
 
-    @property
+    @derived
     def is_acyclic(self) -> bool:
-        return self.cached(_is_acyclic)
+        try:
+            traversal.levels(*self._edges)
+        except TopologyError:
+            return False
+        return True
 
     def dags(self, roots: int | Sequence[int] = 1, seed: int = 0) -> tuple[DAG, ...]:
         """Orient the graph breadth-first from each root: edges that lead away from it, then those that lead back.
@@ -61,14 +66,6 @@ class Graph(EdgeList):
         before, after = rank[self._source], rank[self._target]
         away, back = (DAG(self.num_nodes, self._edge_index[:, kept]) for kept in (before < after, before > after))
         return away, back
-
-
-def _is_acyclic(graph: Graph) -> bool:
-    try:
-        traversal.levels(*graph._edges)
-    except TopologyError:
-        return False
-    return True
 
 
 def _dags(graph: Graph, roots: int | Sequence[int], seed: int) -> tuple[DAG, ...]:

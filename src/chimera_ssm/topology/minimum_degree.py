@@ -1,12 +1,17 @@
-"""Which node to eliminate next: approximate minimum degree on a quotient graph; and what an order fills in.
+"""Approximate minimum degree ordering on a quotient graph (Amestoy, Davis and Duff 1996), and its fill.
 
-Kernels on flat arrays of integers. Imported only where an order is needed, since Numba comes with it.
+P. R. Amestoy, T. A. Davis, I. S. Duff: An approximate minimum degree ordering algorithm. SIAM J. Matrix Anal. Appl.
+17(4), 1996. Kernels on flat arrays of integers, imported on first use, because Numba is slow to import.
 
-What is left of a graph in the course of its elimination is a quotient graph. An eliminated node is an *element*: the
-nodes that it touched at that moment, which stand for a clique without its edges. Nodes that touch the same nodes are
-merged: one stands for all, and they go together. Each node has a list in ``pool``, first of the elements it is in, then
-of the nodes it is linked to; and each element has one of the nodes in it. Some of what is listed may be gone. All else
-is in the columns of ``g [T, 19]``: one array, since Numba passes one faster than many.
+The quotient graph has two kinds of vertices. A *variable* is a node that is not eliminated yet. An *element* is an
+eliminated pivot: the list of its adjacent variables, which stands for a clique without storing its edges.
+Indistinguishable variables (with the same adjacency) are merged into a *supervariable*, represented by one of them, the
+principal variable, and eliminated together. A variable that is adjacent to the new element alone is eliminated with the
+pivot (*mass elimination*). Elements adjacent to the pivot are part of the new one (*element absorption*).
+
+Each variable has a list in ``pool``, first of its adjacent elements, then of its adjacent variables; each element has a
+list of its variables. Lists may contain absorbed elements and merged variables. Everything else is in the columns of
+``g [T, 19]``: one array, because Numba passes one argument faster than many.
 """
 
 from typing import NamedTuple
@@ -17,22 +22,22 @@ from chimera_ssm.cpu.compilation import kernel
 
 Array = np.ndarray
 
-#: Of nodes and elements: where the list begins, how long it is (0 for what is gone), how much of it are elements; nodes
-#: that a node stands for (0 for what is gone); a bound of the nodes it touches, or the number of nodes in an element.
+#: Of variables and elements: start of the list; its length (0 if absorbed or merged); the number of elements in it;
+#: size of the supervariable (0 if not principal); approximate external degree, or number of nodes of an element.
 START, LENGTH, ELEMENTS, WEIGHT, DEGREE = 0, 1, 2, 3, 4
-#: Last step that touched a node, and that saw an element; how many nodes of an element were not touched in it.
+#: Last step in which a variable was adjacent to the pivot, and an element was scanned; |Lₑ \ Lₚ| in that step.
 TOUCHED, SEEN, OUTSIDE = 5, 6, 7
-#: Nodes that go together: the next of them, the last of them.
+#: Nodes of a supervariable: the next one, the last one.
 FOLLOWING, LAST = 8, 9
-#: Nodes with equal lists are found by a code, of which there are T: a node with that code, another one, a flag.
+#: Hash table of supervariable detection, T buckets: hash of a list, first variable of a bucket, next variable, a mark.
 CODE, BUCKET, CHAIN, FLAG = 10, 11, 12, 13
-#: The queue: first and last node of each degree; node after and before each, and the degree under which it is queued.
+#: Degree lists: first and last variable of each degree; next and previous variable; degree under which one is listed.
 HEAD, TAIL, NEXT, PREVIOUS, QUEUED = 14, 15, 16, 17, 18
 
 
 @kernel
-def linked(num_nodes, source, target):
-    """Neighbours of node v, ascending, directions and self-loops forgotten: ``links[begin[v] : begin[v + 1]]``."""
+def adjacency_lists(num_nodes, source, target):
+    """Neighbours of node v in the undirected graph, ascending, no self-loops: ``links[begin[v] : begin[v + 1]]``."""
     count = np.zeros(num_nodes + 1, np.int64)
     for e in range(source.size):
         if source[e] != target[e]:
@@ -49,7 +54,7 @@ def linked(num_nodes, source, target):
     for a in range(num_nodes):
         for k in range(first[a], first[a + 1]):
             b = unsorted[k]
-            if place[b] == first[b] or links[place[b] - 1] != a:  # not given twice
+            if place[b] == first[b] or links[place[b] - 1] != a:  # no duplicates
                 links[place[b]] = a
                 place[b] += 1
     begin = np.zeros(num_nodes + 1, np.int64)
@@ -61,9 +66,10 @@ def linked(num_nodes, source, target):
 
 @kernel
 def best_order(begin, links, limit):
-    """The better of two orders by minimum degree, and the numbers of entries, as in `minimum_degree`.
+    """The better of two minimum-degree orderings, and the numbers of entries, as in `minimum_degree`.
 
-    Of equal nodes the oldest goes first, which suits long and thin graphs, or the youngest, which suits flat ones.
+    They break ties differently: first in, first out, better for long and thin graphs, or last in, first out, better for
+    meshes.
     """
     order, entries, filled = minimum_degree(begin, links, limit, False)
     if entries > begin.size - 1 + links.size:  # there is fill
@@ -74,35 +80,36 @@ def best_order(begin, links, limit):
 
 
 @kernel
-def minimum_degree(begin, links, limit, youngest):
-    """Nodes in the order of their elimination, ``[T]``, and how many entries L + U + D have at least and at most.
+def minimum_degree(begin, links, limit, lifo):
+    """Nodes in elimination order, ``[T]``, and a lower and an upper bound of the number of entries of L + U + D.
 
-    Node v is linked to ``links[begin[v] : begin[v + 1]]``, and these to it; none to itself. Stops when there must be
-    more than ``limit`` entries; the order is then of no use, and at most all nodes that are left touch each other.
+    The neighbours of node v are ``links[begin[v] : begin[v + 1]]``, as `adjacency_lists` returns them. Stops once there
+    must be more than ``limit`` entries; the ordering is then incomplete, and the upper bound assumes that all remaining
+    nodes are adjacent. Otherwise both bounds are equal.
     """
     T = begin.size - 1
-    g, pool = quotient(begin, links)
+    g, pool = quotient_graph(begin, links)
     for v in range(T):
-        queue(g, v, youngest)
-    order, done, aside, entries, step, top = np.empty(T, np.int64), 0, T, T, 0, links.size
-    dense = max(16, int(10 * np.sqrt(T)))  # nodes with longer lists go last: to read these again and again is too much
-    while done < aside:
-        pivot = take(g)
+        enqueue(g, v, lifo)
+    order, done, end, entries, step, top = np.empty(T, np.int64), 0, T, T, 0, links.size
+    dense = max(16, int(10 * np.sqrt(T)))  # variables with longer lists, which are slow to scan, are ordered end
+    while done < end:
+        pivot = pop_minimum(g)
         if top > pool.size - T:
             top = compact(g, pool)
-        stop = gather(g, pool, pivot, top, step)
+        stop = form_element(g, pool, pivot, top, step)
         if stop - top > 1:
-            survey(g, pool, top, stop, step)
+            scan_elements(g, pool, top, stop, step)
             for k in range(top, stop):
-                refine(g, pool, pool[k], pivot, step)
+                update_variable(g, pool, pool[k], pivot, step)
                 if g[pool[k], LENGTH] > dense:
-                    aside = set_aside(g, pool, pool[k], order, aside)
-            merge(g, pool, top, stop, step)
-        elif stop - top == 1:  # a leaf: nothing changes but a degree
+                    end = defer(g, pool, pool[k], order, end)
+            detect_supervariables(g, pool, top, stop, step)
+        elif stop - top == 1:  # a leaf: only one degree changes
             g[pool[top], DEGREE] -= g[pivot, WEIGHT]
         nodes = g[pivot, WEIGHT]
-        done = write(g, pivot, order, done)
-        stop, size = settle(g, pool, pivot, top, stop, aside - done, youngest)
+        done = append_nodes(g, pivot, order, done)
+        stop, size = finish_element(g, pool, pivot, top, stop, end - done, lifo)
         entries += nodes * (nodes - 1 + 2 * size)
         if entries + size * (size - 1) > limit:
             return order, entries + size * (size - 1), entries + (T - done) * (T - done - 1)
@@ -111,8 +118,8 @@ def minimum_degree(begin, links, limit, youngest):
 
 
 @kernel
-def quotient(begin, links):
-    """The graph before anything is eliminated; lists never need more room together than in the beginning."""
+def quotient_graph(begin, links):
+    """The quotient graph before the first elimination; the lists together never need more space than at the start."""
     g = np.full((begin.size - 1, 19), -1)
     g[:, START], g[:, LENGTH], g[:, DEGREE] = begin[:-1], np.diff(begin), np.diff(begin)
     g[:, ELEMENTS], g[:, WEIGHT], g[:, CODE], g[:, LAST] = 0, 1, 0, np.arange(begin.size - 1)
@@ -120,20 +127,20 @@ def quotient(begin, links):
 
 
 @kernel
-def gather(g, pool, pivot, top, step):
-    """List what ``pivot`` touches from ``top`` on; the elements it is in are part of this one from now on."""
+def form_element(g, pool, pivot, top, step):
+    """List the variables adjacent to ``pivot`` from ``top`` on: the new element, which absorbs adjacent elements."""
     g[pivot, TOUCHED] = step
     begin = g[pivot, START]
     for k in range(begin, begin + g[pivot, ELEMENTS]):
         e = pool[k]
-        top = touch(g, pool, g[e, START], g[e, START] + g[e, LENGTH], top, step)
+        top = append_neighbours(g, pool, g[e, START], g[e, START] + g[e, LENGTH], top, step)
         g[e, LENGTH] = 0
-    return touch(g, pool, begin + g[pivot, ELEMENTS], begin + g[pivot, LENGTH], top, step)
+    return append_neighbours(g, pool, begin + g[pivot, ELEMENTS], begin + g[pivot, LENGTH], top, step)
 
 
 @kernel
-def touch(g, pool, begin, end, top, step):
-    """List those of the nodes ``begin`` to ``end`` of the pool that are there and have not been listed in this step."""
+def append_neighbours(g, pool, begin, end, top, step):
+    """Append the principal variables in ``pool[begin:end]`` that have not been listed in this step."""
     for k in range(begin, end):
         v = pool[k]
         if g[v, WEIGHT] > 0 and g[v, TOUCHED] != step:
@@ -144,8 +151,8 @@ def touch(g, pool, begin, end, top, step):
 
 
 @kernel
-def survey(g, pool, top, stop, step):
-    """Count the nodes of each element that are not among those touched."""
+def scan_elements(g, pool, top, stop, step):
+    """Compute |Lₑ \\ Lₚ| of each element e: its nodes that are not in the new element."""
     for k in range(top, stop):
         v = pool[k]
         for q in range(g[v, START], g[v, START] + g[v, ELEMENTS]):
@@ -157,8 +164,11 @@ def survey(g, pool, top, stop, step):
 
 
 @kernel
-def refine(g, pool, v, pivot, step):
-    """Strike out of the list of ``v`` what the element of ``pivot`` covers, and enter this; or let both go together."""
+def update_variable(g, pool, v, pivot, step):
+    """Update list and approximate external degree of ``v``; mass elimination if only the new element is adjacent to it.
+
+    Elements without nodes outside the new one are absorbed (aggressive absorption), variables inside it are pruned.
+    """
     begin, middle, end = g[v, START], g[v, START] + g[v, ELEMENTS], g[v, START] + g[v, LENGTH]
     keep, bound, code = begin, 0, 0
     for k in range(begin, middle):
@@ -175,7 +185,7 @@ def refine(g, pool, v, pivot, step):
             pool[keep] = u
             keep, bound, code = keep + 1, bound + g[u, WEIGHT], code + u
     if keep == begin:
-        join(g, pivot, v)
+        merge_into(g, pivot, v)
     else:
         pool[keep] = pool[elements]
         pool[elements] = pivot
@@ -184,8 +194,8 @@ def refine(g, pool, v, pivot, step):
 
 
 @kernel
-def join(g, one, other):
-    """Let two nodes go together."""
+def merge_into(g, one, other):
+    """Merge two supervariables into the first."""
     g[one, WEIGHT] += g[other, WEIGHT]
     g[other, WEIGHT] = g[other, LENGTH] = 0
     g[g[one, LAST], FOLLOWING] = other
@@ -193,18 +203,18 @@ def join(g, one, other):
 
 
 @kernel
-def set_aside(g, pool, v, order, aside):
-    """Write a node, and all that go with it, at the end of the order."""
+def defer(g, pool, v, order, end):
+    """Order a dense supervariable last."""
     for k in range(g[v, START], g[v, START] + g[v, ELEMENTS]):
         g[pool[k], DEGREE] -= g[v, WEIGHT]
-    aside -= g[v, WEIGHT]
-    write(g, v, order, aside)
-    return aside
+    end -= g[v, WEIGHT]
+    append_nodes(g, v, order, end)
+    return end
 
 
 @kernel
-def merge(g, pool, top, stop, step):
-    """Join nodes with equal lists."""
+def detect_supervariables(g, pool, top, stop, step):
+    """Merge indistinguishable variables of the new element: those with equal lists, found by a hash."""
     for k in range(top, stop):
         v = pool[k]
         if g[v, WEIGHT] > 0:
@@ -212,10 +222,10 @@ def merge(g, pool, top, stop, step):
             for q in range(g[v, START], g[v, START] + g[v, LENGTH]):
                 g[pool[q], FLAG] = flag
             u = g[g[v, CODE], BUCKET]
-            while u >= 0 and not alike(g, pool, u, v, flag):
+            while u >= 0 and not indistinguishable(g, pool, u, v, flag):
                 u = g[u, CHAIN]
             if u >= 0:
-                join(g, u, v)
+                merge_into(g, u, v)
             else:
                 g[v, CHAIN], g[g[v, CODE], BUCKET] = g[g[v, CODE], BUCKET], v
     for k in range(top, stop):
@@ -223,8 +233,8 @@ def merge(g, pool, top, stop, step):
 
 
 @kernel
-def alike(g, pool, u, v, flag):
-    """Whether the list of ``u`` is that of ``v``, which is flagged."""
+def indistinguishable(g, pool, u, v, flag):
+    """Whether the list of ``u`` equals that of ``v``, whose items are marked with ``flag``."""
     k, end = g[u, START], g[u, START] + g[u, LENGTH]
     if g[u, LENGTH] != g[v, LENGTH] or g[u, ELEMENTS] != g[v, ELEMENTS]:
         return False
@@ -234,8 +244,8 @@ def alike(g, pool, u, v, flag):
 
 
 @kernel
-def write(g, v, order, place):
-    """Write a node and those that go with it into the order; they are gone."""
+def append_nodes(g, v, order, place):
+    """Append the nodes of a supervariable to the ordering."""
     g[v, WEIGHT] = g[v, LENGTH] = 0
     while v >= 0:
         order[place] = v
@@ -244,8 +254,8 @@ def write(g, v, order, place):
 
 
 @kernel
-def settle(g, pool, pivot, top, stop, left, youngest):
-    """Make an element of the nodes that are still there, and queue those whose degree is another; its end and size."""
+def finish_element(g, pool, pivot, top, stop, left, lifo):
+    """Remove merged variables from the new element, and update degrees; returns the end of its list and its size."""
     keep, size = top, 0
     for k in range(top, stop):
         v = pool[k]
@@ -253,20 +263,20 @@ def settle(g, pool, pivot, top, stop, left, youngest):
             pool[keep] = v
             keep, size = keep + 1, size + g[v, WEIGHT]
         else:
-            remove(g, v)
+            dequeue(g, v)
     g[pivot, START], g[pivot, LENGTH], g[pivot, DEGREE] = top, keep - top, size
     for k in range(top, keep):
         v = pool[k]
         g[v, DEGREE] = min(g[v, DEGREE] + size, left) - g[v, WEIGHT]
         if g[v, DEGREE] != g[v, QUEUED]:
-            remove(g, v)
-            queue(g, v, youngest)
+            dequeue(g, v)
+            enqueue(g, v, lifo)
     return keep, size
 
 
 @kernel
 def compact(g, pool):
-    """Move all lists together; where they end."""
+    """Remove the gaps between lists; returns where the last one ends."""
     top = 0
     for v in np.argsort(g[:, START]):
         begin, g[v, START] = g[v, START], top
@@ -277,24 +287,24 @@ def compact(g, pool):
 
 
 @kernel
-def queue(g, v, in_front):
-    """Queue a node behind all others of its degree, or in front of them."""
+def enqueue(g, v, at_front):
+    """Insert a variable at the end of its degree list, or at the front."""
     degree = g[v, DEGREE]
-    before, after = (-1, g[degree, HEAD]) if in_front else (g[degree, TAIL], -1)
+    before, after = (-1, g[degree, HEAD]) if at_front else (g[degree, TAIL], -1)
     g[v, QUEUED] = degree
-    connect(g, before, v, degree)
-    connect(g, v, after, degree)
+    link(g, before, v, degree)
+    link(g, v, after, degree)
 
 
 @kernel
-def remove(g, v):
-    """Take a node out of the queue."""
-    connect(g, g[v, PREVIOUS], g[v, NEXT], g[v, QUEUED])
+def dequeue(g, v):
+    """Remove a variable from its degree list."""
+    link(g, g[v, PREVIOUS], g[v, NEXT], g[v, QUEUED])
 
 
 @kernel
-def connect(g, before, after, degree):
-    """Let one node follow another in the queue; −1 stands for the end on either side."""
+def link(g, before, after, degree):
+    """Let one variable follow another in a degree list; −1 stands for either end."""
     if before < 0:
         g[degree, HEAD] = after
     else:
@@ -306,24 +316,24 @@ def connect(g, before, after, degree):
 
 
 @kernel
-def take(g):
-    """Take the first node of the least degree."""
+def pop_minimum(g):
+    """Remove and return the first variable of minimum degree, the next pivot."""
     degree = 0
     while g[degree, HEAD] < 0:
         degree += 1
     v = g[degree, HEAD]
-    remove(g, v)
+    dequeue(g, v)
     return v
 
 
 class Tree(NamedTuple):
-    """An elimination tree by ranks in the order of elimination, ``[T]`` each.
+    """An elimination tree by ranks in the elimination ordering, ``[T]`` each.
 
     Attributes:
         rank: of each node.
-        parent: the first of the later ranks that eliminating this one touches, −1 for none.
-        count: number of these, entries of a column of L.
-        level: longest path that leads up to each rank.
+        parent: row of the first entry below the diagonal in each column of L, −1 for none.
+        count: number of these entries.
+        level: length of the longest path from a leaf to each rank.
     """
 
     rank: Array
@@ -334,9 +344,9 @@ class Tree(NamedTuple):
 
 @kernel
 def elimination_tree(begin, links, order, limit):
-    """The elimination tree, and how many entries L + U + D have; stops when these are more than ``limit``.
+    """The elimination tree (Liu 1990) and the number of entries of L + U + D; stops if these exceed ``limit``.
 
-    Row i of L has entries in all columns on the way from the earlier of its links up the tree to i.
+    Row i of L has entries in all columns on the paths in the tree from the earlier neighbours of node i to i.
     """
     T, entries = order.size, order.size
     tree = Tree(np.empty(T, np.int64), np.full(T, -1), np.zeros(T, np.int64), np.zeros(T, np.int64))

@@ -138,8 +138,8 @@ class Identity:
         if torch.compiler.is_dynamo_compiling():
             (contents,) = _constant(self.key, _contents, None, make, *args)
             return tuple([_known(kind, content, self.device) for content in contents])
-        # By their text, because True and 1.0 equal 1.
-        relatives = self.entry.find((make, "related"), repr(args), lambda: make(self.to("cpu"), *args))
+        # By their text, because True and 1.0 equal 1; bounded, because seeds may differ from step to step.
+        relatives = self.entry.find((make, "related"), repr(args), lambda: make(self.to("cpu"), *args), limit=64)
         return relatives if self.device.type == "cpu" else tuple(t.to(self.device) for t in relatives)
 
     def found(self, make: Callable[..., Any], *args: Any) -> Any:  # until ops uses cached

@@ -99,9 +99,9 @@ class EliminationPlan:
 
 def plan_elimination(num_nodes: int, source: Array, target: Array, limit: int) -> EliminationPlan:
     """Minimum-degree ordering and its fill; raises `TooMuchFill` once L and U must exceed ``limit`` entries."""
-    from chimera_ssm.topology.minimum_degree import best_order, elimination_tree, linked, rows_of_columns
+    from chimera_ssm.topology.minimum_degree import adjacency_lists, best_order, elimination_tree, rows_of_columns
 
-    begin, links = linked(num_nodes, source, target)
+    begin, links = adjacency_lists(num_nodes, source, target)
     order, entries, filled = best_order(begin, links, limit)
     if entries > limit:
         raise TooMuchFill(int(entries), int(filled))

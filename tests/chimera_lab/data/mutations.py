@@ -677,10 +677,10 @@ def judge(error: Exception, folder: Path) -> str:
 
 def use_cache(folder: Path) -> None:
     """Let the cache be in the folder, and no graph be known."""
-    from chimera_ssm.topology import from_edge_index as wiring
+    from chimera_ssm.topology import cache
 
     os.environ["XDG_CACHE_HOME"] = str(folder)
-    wiring.forget()
+    cache.clear()
 
 
 def run(names: list[str], cases: int, tell: Callable[[str], None] = lambda line: None) -> dict[str, Counter]:

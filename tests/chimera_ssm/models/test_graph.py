@@ -15,7 +15,7 @@ from chimera_ssm.models.graph.configuration import ATOM, BOND
 from chimera_ssm.models.graph.layers import GCNPlus, Graphs
 from chimera_ssm.models.graph.norms import GraphNorm
 from chimera_ssm.topology import minimum_degree
-from chimera_ssm.topology.from_edge_index import PyGTopology, from_edge_index, restore_wiring
+from chimera_ssm.topology.from_edge_index import PyGTopology, from_edge_index
 from chimera_ssm.topology.symbolic_lu import EliminationPlan
 
 pytest.importorskip("torch_geometric")
@@ -499,24 +499,6 @@ def test_plans_come_with_the_graphs_of_pyg(monkeypatch, tmp_path):
     torch.testing.assert_close(model(again[0]).logits, expected[:1])
 
 
-@pytest.mark.parametrize("edges", [[[], []], [[0, 1], [0, 1]], [[0, 1, 2], [1, 0, 0]]])
-def test_plans_are_read_without_trusting_the_file(edges, tmp_path):
-    from torch_geometric.data import Data
-
-    edge_index = torch.tensor(edges, dtype=torch.long)
-    torch.save(chimera.KeepPlan()(Data(x=torch.randn(3, 2), edge_index=edge_index)).wiring, tmp_path / "wiring.pt")
-    assert torch.load(tmp_path / "wiring.pt", weights_only=True).fits(edge_index, 3)
-
-
-@pytest.mark.parametrize(
-    "edge", [[0, 1, 2], [0, 1, 1, 3], [-1, 0, 1], [0.0, 1.0, 2.0, 2.0], [[0, 1, 2, 2]], "no tensor", 1]
-)
-def test_a_wiring_that_does_not_name_all_edges_is_refused(edge):
-    graph = chimera.Graph(4, [[0, 1, 2, 3], [1, 2, 3, 0]])
-    with pytest.raises(chimera.TopologyError, match="must name all edges of its topology"):
-        restore_wiring(graph, edge if isinstance(edge, str) else torch.tensor(edge))
-
-
 @pytest.mark.parametrize("made_of", [chimera.Graph, chimera.Batch, EliminationPlan, PyGTopology])
 def test_objects_are_not_read_unless_they_are_checked(made_of, tmp_path):
     """Of a file that PyG reads with weights_only=True."""
@@ -577,7 +559,6 @@ def test_plans_of_a_batch_are_those_of_its_graphs(resolvent, monkeypatch):
     one, many = (chimera.KeepPlan()(Data(x=x, edge_index=edge_index, edge_attr=edge_attr, batch=b))
                  for b in (None, batch))  # fmt: skip
     assert [part.num_nodes for part in many.wiring.topology.parts] == [6, 3, 2]
-    assert all(part.elimination_order is not None for part in many.wiring.topology.parts)
     one.batch = batch  # a plan of one graph is not one of three
     torch.testing.assert_close(model(one).logits, expected)
     monkeypatch.setattr(modeling, "from_edge_index", None)

@@ -153,7 +153,7 @@ makers = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 @makers
 @pytest.mark.parametrize("num_nodes", [0, -2])
 def test_a_topology_needs_a_node(make, num_nodes):
-    with refuses(f"at least one node, found {num_nodes}; leave empty ones out"):
+    with refuses(f"at least one node, found {num_nodes}; leave empty topologies out"):
         make(num_nodes)
 
 

@@ -29,7 +29,7 @@ def plain():
 def links(num_nodes, edges):
     """Begins and links of undirected edges."""
     source, target = np.array(edges, dtype=np.int64).reshape(-1, 2).T.copy()
-    return compiled.linked(num_nodes, source, target)
+    return compiled.adjacency_lists(num_nodes, source, target)
 
 
 def random_links(num_nodes, num_edges, seed):
@@ -37,7 +37,7 @@ def random_links(num_nodes, num_edges, seed):
 
 
 def hubs(num_nodes, count, seed):
-    """Most nodes linked to a few, and to another."""
+    """Most nodes adjacency_lists to a few, and to another."""
     rng = np.random.default_rng(seed)
     node = np.arange(num_nodes)
     edges = [np.stack([node, rng.integers(0, count, num_nodes)], 1) for _ in range(2)]
@@ -90,8 +90,8 @@ awkward = pytest.mark.parametrize("graph", AWKWARD.values(), ids=AWKWARD)
 @awkward
 def test_an_order_has_every_node_once(graph):
     begin, neighbours = graph
-    for youngest in (False, True):
-        order, *_ = compiled.minimum_degree(begin, neighbours, ANY, youngest)
+    for lifo in (False, True):
+        order, *_ = compiled.minimum_degree(begin, neighbours, ANY, lifo)
         assert sorted(order.tolist()) == list(range(begin.size - 1))
 
 
@@ -115,7 +115,7 @@ def test_the_result_is_the_same_without_numba(graph, plain):
 
 def test_links_are_the_same_without_numba(plain):
     edges = np.random.default_rng(0).integers(0, 20, (2, 80))
-    for one, two in zip(compiled.linked(20, *edges), plain.linked(20, *edges), strict=True):
+    for one, two in zip(compiled.adjacency_lists(20, *edges), plain.adjacency_lists(20, *edges), strict=True):
         assert one.tolist() == two.tolist()
 
 
