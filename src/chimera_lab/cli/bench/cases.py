@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 
 import chimera_ssm as chimera
 from chimera_lab.cli.bench import topologies
 from chimera_lab.cli.bench.model_workloads import ImageStep, TextStep
 from chimera_lab.cli.bench.workloads import Attention, DenseInverse, Masks, Mix, Workload
+from chimera_lab.training.settings import unknown
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,6 @@ def pick(names: list[str] | None, models: bool = False) -> list[Case]:
     known = CASES | MODELS
     for name in names or ():
         if name not in known:
-            (nearest,) = get_close_matches(name, known, n=1, cutoff=0)
-            raise ValueError(f"unknown case {name!r}, did you mean {nearest!r}? The cases are {', '.join(known)}")
+            raise ValueError(unknown(f"case {name!r}", name, known))
     wanted = [*(CASES if names is None else names), *(MODELS if models else ())]
     return [case for case in known.values() if case.name in wanted]
