@@ -8,9 +8,10 @@ import pytest
 import torch
 
 import chimera_ssm as chimera
-from chimera_lab.data import graph, molecules
-from chimera_lab.data.graph import LRGB, load_graphs
+from chimera_lab.data import molecules, peptides, plain_pickle, pyg
+from chimera_lab.data.graph import load_graphs
 from chimera_lab.data.graph_store import GraphStore
+from chimera_lab.data.pyg import LRGB
 from chimera_lab.recipes import find_recipe
 from chimera_ssm.topology import from_edge_index as wiring
 
@@ -225,8 +226,8 @@ def test_data_that_is_not_there(tmp_path):
 def peptide_folder(tmp_path, split, old="", new=""):
     rows = [f'{n},{s},X,"[{n % 2}, {int(n > 2)}]",{n}' for n, s in enumerate(["CCO", "CC", "C", "NCC(=O)O", "CCC"])]
     text = "\n".join([",smiles,peptide_seq,labels,identifier", *rows]).replace(old, new, 1) + "\n"
-    (tmp_path / molecules.FUNCTION_FILES[0]).write_bytes(gzip.compress(text.encode()))
-    (tmp_path / molecules.FUNCTION_FILES[1]).write_bytes(pickle.dumps(split, protocol=2))
+    (tmp_path / peptides.FUNCTION_FILES[0]).write_bytes(gzip.compress(text.encode()))
+    (tmp_path / peptides.FUNCTION_FILES[1]).write_bytes(pickle.dumps(split, protocol=2))
     return str(tmp_path)
 
 
@@ -242,10 +243,10 @@ def test_peptides(tmp_path):
 def structure_folder(tmp_path):
     values = np.random.default_rng(0).normal(3, 2, (4, 11))
     rows = [",".join(["CC" + "C" * n, *map(str, v)]) for n, v in enumerate(values)]
-    text = "\n".join([",".join(["smiles", *molecules.STRUCTURE]), *rows]) + "\n"
-    (tmp_path / molecules.STRUCTURE_FILES[0]).write_bytes(gzip.compress(text.encode()))
+    text = "\n".join([",".join(["smiles", *peptides.STRUCTURE]), *rows]) + "\n"
+    (tmp_path / peptides.STRUCTURE_FILES[0]).write_bytes(gzip.compress(text.encode()))
     split = {"train": [0, 1], "val": [2], "test": [3]}
-    (tmp_path / molecules.STRUCTURE_FILES[1]).write_bytes(pickle.dumps(split))
+    (tmp_path / peptides.STRUCTURE_FILES[1]).write_bytes(pickle.dumps(split))
     return values
 
 
@@ -333,7 +334,7 @@ def test_bad_splits(tmp_path, split, message):
 def test_splits_of_any_protocol(protocol, dtype, tmp_path):
     split = {"train": np.array([4, 0, 1], dtype), "val": [np.int64(2)], "test": [3]}
     (tmp_path / "split").write_bytes(pickle.dumps(split, protocol=protocol))
-    found = molecules.read_split(tmp_path / "split")
+    found = plain_pickle.read_split(tmp_path / "split")
     assert {name: part.tolist() for name, part in found.items()} == {"train": [4, 0, 1], "val": [2], "test": [3]}
 
 
@@ -342,12 +343,12 @@ def test_a_damaged_type_of_numbers_does_not_crash(tmp_path):
     content = pickle.dumps({"train": np.array([0, 1]), "val": [2], "test": [3]}, protocol=2)
     assert content.count(b"K\x00t") == 1
     (tmp_path / "split").write_bytes(content.replace(b"K\x00t", b"K\x3ft"))
-    assert molecules.read_split(tmp_path / "split")["train"].tolist() == [0, 1]
+    assert plain_pickle.read_split(tmp_path / "split")["train"].tolist() == [0, 1]
 
 
 def test_a_damaged_split_and_missing_files(tmp_path):
     folder = peptide_folder(tmp_path, {"train": [0], "val": [1], "test": [2]})
-    path = tmp_path / molecules.FUNCTION_FILES[1]
+    path = tmp_path / peptides.FUNCTION_FILES[1]
     large = (1 << 62).to_bytes(8, "little")
     for content in (b"not a pickle", b"\x80\x04\x8e" + b"\xff" * 8, b"\x80\x05\x96" + large):  # too many bytes
         path.write_bytes(content)
@@ -407,7 +408,9 @@ def few(monkeypatch):
     from torch_geometric.data import Data
 
     edges = torch.tensor([[0, 1], [1, 2]])
-    monkeypatch.setattr(graph, "_kept", lambda sets, _: GraphStore.of(graph._of_data(data, "a graph") for data in sets))
+    monkeypatch.setattr(
+        pyg, "_cached_dataset", lambda sets, _: GraphStore.of(pyg._of_data(data, "a graph") for data in sets)
+    )
 
     def make(labels, **fields):
         made = [Data(torch.randn(4, 3), edges, y=y, **fields) for y in labels]
@@ -519,7 +522,7 @@ def test_masks_of_nodes():
     pytest.importorskip("torch_geometric")
     from torch_geometric.data import Data
 
-    from chimera_lab.data.graph import _of_masks
+    from chimera_lab.data.pyg import _of_masks
 
     part = torch.tensor([0, 0, 1, 2])
     masks = {f"{name}_mask": part == k for k, name in enumerate(("train", "val", "test"))}
