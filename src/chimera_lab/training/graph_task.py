@@ -78,7 +78,7 @@ class GraphTask(Task):
         if self.recipe.part == "test":
             return self.graphs.test
         if self.graphs.validation is None:
-            raise ValueError(f"{self.recipe.data} has no validation part of its own; hold out a part with --validation")
+            raise ValueError(f"{self.recipe.data} has no validation part; hold out a part with --validation")
         return self.graphs.validation
 
     def parts(self) -> tuple[Samples, Samples]:
