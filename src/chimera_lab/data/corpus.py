@@ -1,24 +1,18 @@
-"""Texts to train on: Python's own documentation, files, C4."""
+"""Text corpora: Python's documentation, files, WikiText-2 and C4."""
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from chimera_lab.data.cache import cache_folder
-from chimera_lab.data.files import read_lines, reason
+from chimera_lab.data.text_files import TEXT_SUFFIXES, as_documents, read_pieces, text_suffix
 
-_SUFFIXES = (".txt", ".text", ".tokens", ".raw", ".jsonl", ".json", ".parquet")
 _TESTS = ("test", "validation", "valid", "val", "dev")
-#: Lines and words of so many characters are told of: such files are often something else than text.
-_LONG_LINE, _LONG_WORD = 1_000_000, 10_000
 
 
 @dataclass(frozen=True)
@@ -26,11 +20,11 @@ class Corpus:
     """Documents, one after the other.
 
     Attributes:
-        name: in messages.
-        key: equal for equal texts only.
-        pieces: the text, a piece at a time, such as a line; ``None`` ends a document.
-        size: characters or bytes, if known.
-        files: that it is read from.
+        name: its name in messages.
+        key: identifies the text, for the cache.
+        pieces: the text, a line or a document at a time; ``None`` ends a document.
+        size: number of characters or bytes, if known.
+        files: the files that it is read from.
     """
 
     name: str
@@ -41,11 +35,11 @@ class Corpus:
 
     @property
     def is_stream(self) -> bool:
-        """Whether it comes from afar, perhaps without end."""
+        """Whether it is streamed, with unknown length."""
         return self.size is None and not self.files
 
     def __str__(self) -> str:
-        """The name, and the first of its files if there are several."""
+        """The name, and the first files if there are several."""
         if len(self.files) < 2:
             return self.name
         further = f" and {len(self.files) - 3} more" if len(self.files) > 3 else ""
@@ -53,7 +47,7 @@ class Corpus:
 
 
 class Corpora(NamedTuple):
-    """A corpus to train on and one for testing; without the latter, a part of the former will be held out."""
+    """Training and test corpus; without a test corpus, a part of the training corpus is held out."""
 
     train: Corpus
     test: Corpus | None
@@ -66,7 +60,7 @@ def load_corpora(data: str, text_column: str) -> Corpora:
         data: ``pydoc``, ``wikitext-2``, ``c4``, a file, or a folder of files: text, jsonl or parquet, gzipped or not.
             Files and folders with the word test in their names, or else validation, valid, val or dev, are for testing,
             all others for training; vocab.txt is not read.
-        text_column: where the text is in jsonl and parquet files.
+        text_column: column of the text in jsonl and parquet files.
     """
     if data == "pydoc":
         return Corpora(_pydoc(), None)
@@ -80,7 +74,7 @@ def load_corpora(data: str, text_column: str) -> Corpora:
     if not path.is_dir():
         raise ValueError(
             f"there is no data set, no file and no folder {data!r}; data is pydoc, wikitext-2, c4, a file, or a folder "
-            f"of files with one of the endings {' '.join(_SUFFIXES)}"
+            f"of files with one of the endings {' '.join(TEXT_SUFFIXES)}"
         )
     return _folder(path, text_column)
 
@@ -90,17 +84,11 @@ def _pydoc() -> Corpus:
     from pydoc_data.topics import topics
 
     texts = [topics[name] for name in sorted(topics)]
-    return Corpus("pydoc", ("pydoc", _digest(texts)), lambda: _documents(texts), sum(map(len, texts)))
+    return Corpus("pydoc", ("pydoc", _digest(texts)), lambda: as_documents(texts), sum(map(len, texts)))
 
 
 def _digest(texts: Iterable[str]) -> str:
     return blake2b("\0".join(texts).encode(), digest_size=16).hexdigest()
-
-
-def _documents(texts: Iterable[str]) -> Iterator[str | None]:
-    for text in texts:
-        yield text
-        yield None
 
 
 # Files
@@ -119,7 +107,7 @@ def _wikitext2(text_column: str) -> Corpora:
 def _folder(folder: Path, text_column: str) -> Corpora:
     files = _found(folder)
     if not files:
-        raise ValueError(f"{folder} has no texts: looked for files with one of the endings {' '.join(_SUFFIXES)}")
+        raise ValueError(f"{folder} has no texts: looked for files with one of the endings {' '.join(TEXT_SUFFIXES)}")
     by_part: dict[str, list[Path]] = {}
     for file in files:
         by_part.setdefault(_part(file.relative_to(folder)), []).append(file)
@@ -130,7 +118,7 @@ def _folder(folder: Path, text_column: str) -> Corpora:
 
 
 def _nothing(folder: Path) -> Corpus:
-    """In place of texts to train on: one may still test on the others."""
+    """An empty training corpus, for folders that have test files only."""
 
     def pieces() -> Iterator[str | None]:
         raise ValueError(f"all files in {folder} are for testing, by their names; others are needed to train on")
@@ -139,13 +127,8 @@ def _nothing(folder: Path) -> Corpus:
 
 
 def _found(folder: Path) -> list[Path]:
-    paths = (path for path in folder.rglob("*") if _suffix(path) in _SUFFIXES and path.name != "vocab.txt")
+    paths = (path for path in folder.rglob("*") if text_suffix(path) in TEXT_SUFFIXES and path.name != "vocab.txt")
     return sorted(path for path in paths if path.is_file())
-
-
-def _suffix(path: Path) -> str:
-    """The ending that tells what is in a file, compressed or not."""
-    return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 def _part(path: Path) -> str:
@@ -159,7 +142,7 @@ def _files(name: str, paths: list[Path], text_column: str) -> Corpus:
 
     def pieces() -> Iterator[str | None]:
         for path in paths:
-            yield from _pieces(path, text_column)
+            yield from read_pieces(path, text_column)
 
     compressed = any(path.suffix.lower() in (".parquet", ".gz") for path in paths)
     size = None if compressed else sum(path.stat().st_size for path in paths)
@@ -167,115 +150,26 @@ def _files(name: str, paths: list[Path], text_column: str) -> Corpus:
 
 
 def _stamp(path: Path) -> tuple[str | int, ...]:
-    """Changes whenever the file does; files may be too large to be read each time.
+    """Identifies the version of a file, which may be too large to be read each time.
 
-    The time of modification can be set to anything, as copying does; that of the last change of any kind cannot.
+    The modification time can be set arbitrarily, as by copying; the time of the last status change cannot.
     """
     found = path.stat()
     return str(path.resolve()), found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
-
-
-def _pieces(path: Path, text_column: str) -> Iterator[str | None]:
-    suffix = _suffix(path)
-    if suffix == ".parquet":
-        found = _documents(_parquet(path, text_column))
-    elif suffix in (".jsonl", ".json"):
-        found = _documents(_jsonl(path, text_column))
-    else:
-        found = _text(path)
-    empty = True
-    for piece in found:
-        if piece is None or not piece.isspace():
-            empty = empty and not piece
-            yield piece
-    if empty:
-        raise ValueError(f"{path} is empty: remove it, or write text into it")
-
-
-def _text(path: Path) -> Iterator[str | None]:
-    """The lines of a file, which is one document."""
-    for number, line in read_lines(path):
-        if len(line) >= _LONG_WORD:
-            _tell_if_strange(f"line {number} of {path}", line)
-        yield line
-    yield None
-
-
-def _tell_if_strange(where: str, line: str) -> None:
-    longest = max(map(len, line.split()), default=0)
-    if len(line) >= _LONG_LINE or longest >= _LONG_WORD:
-        _tell(
-            f"note: {where} has {len(line):,} characters, and a word of {longest:,}; is it text? It is read all the "
-            f"same; WordPiece knows no words of more than 100 characters, they become [UNK]"
-        )
-
-
-@cache
-def _tell(words: str) -> None:
-    """Once: a corpus is read several times."""
-    print(words, file=sys.stderr)
-
-
-def _jsonl(path: Path, column: str) -> Iterator[str]:
-    for number, line in read_lines(path):
-        if line.isspace():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            why = "it is nested too deeply" if isinstance(error, RecursionError) else error
-            raise ValueError(f"line {number} of {path} is not JSON: {why}; each line must be an object") from None
-        if not isinstance(row, dict):
-            raise ValueError(f"line {number} of {path} must be an object with the key {column!r}, found {line[:40]!r}")
-        _check_column(path, column, row)
-        if not isinstance(row[column], str):
-            raise ValueError(f"{column!r} must be text, found {row[column]!r} in line {number} of {path}")
-        yield row[column]
-
-
-def _parquet(path: Path, column: str) -> Iterator[str]:
-    for number, value in enumerate(_parquet_values(path, column), start=1):
-        if not isinstance(value, str):
-            raise ValueError(f"{column!r} must be text, found {value!r} in row {number} of {path}")
-        yield value
-
-
-def _parquet_values(path: Path, column: str) -> Iterator[Any]:
-    from pyarrow import parquet
-
-    try:
-        file = parquet.ParquetFile(path, page_checksum_verification=True)
-        names = file.schema_arrow.names
-    except Exception as error:  # a damaged file may raise anything
-        raise ValueError(f"{path} is not a parquet file: {reason(error)}; copy it again") from None
-    _check_column(path, column, names)
-    try:
-        for batch in file.iter_batches(columns=[column]):
-            yield from batch.column(0).to_pylist()
-    except Exception as error:
-        raise ValueError(f"{path} is damaged: {reason(error)}; copy it again") from None
-
-
-def _check_column(path: Path, column: str, names: Iterable[str]) -> None:
-    if column not in names:
-        raise ValueError(
-            f"{path} has no {column!r}, but {', '.join(map(repr, names))}; name the one with the text with "
-            f"--text-column"
-        )
 
 
 # C4
 
 
 def _c4(part: str) -> Corpus:
-    """English C4 through `datasets`, streamed: nothing is kept but the tokens that are taken of it."""
+    """English C4 through `datasets`, streamed: only the tokens that are used are stored."""
 
     def pieces() -> Iterator[str | None]:
         from datasets import load_dataset
 
         try:
             rows: Any = load_dataset("allenai/c4", "en", split=part, streaming=True)
-            yield from _documents(row["text"] for row in rows)
+            yield from as_documents(row["text"] for row in rows)
         except Exception as error:  # network, hub: of many kinds
             raise ValueError(
                 f"C4 could not be streamed from the hub as allenai/c4 ({type(error).__name__}); check the network, or "

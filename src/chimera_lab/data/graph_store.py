@@ -31,10 +31,10 @@ class GraphSample(NamedTuple):
 
 
 class GraphStore(Samples):
-    """Graphs one after the other in flat arrays; a sample has tensors and a `PyGTopology`, `collate` joins samples.
+    """Graphs concatenated in flat arrays; a sample has tensors and a `PyGTopology`.
 
     Args:
-        arrays: as `GraphStore.of` makes them, and `save` and `load` keep them.
+        arrays: the arrays of `GraphStore.of`.
     """
 
     def __init__(self, arrays: dict[str, Array]):
@@ -84,12 +84,12 @@ class GraphStore(Samples):
         return sample
 
     def content(self, index: int) -> bytes:
-        """Edges and labels: features may differ a little from machine to machine, as colours of superpixels do."""
+        """Edges and labels: features, such as colours of superpixels, may differ slightly between machines."""
         edges, targets = (slice(*ends[index : index + 2].tolist()) for ends in (self.edges, self.targets))
         return self.arrays["edge_index"][:, edges].tobytes() + self.arrays["y"][targets].tobytes()
 
     def collate(self, samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """A batch as `ChimeraForGraphs` takes it."""
+        """A batch as `ChimeraForGraphs` expects it."""
         return collate(samples)
 
     @property
@@ -100,12 +100,12 @@ class GraphStore(Samples):
 
     @property
     def notes(self) -> list[str]:
-        """What there was to say when the graphs were read."""
+        """Remarks from reading the graphs."""
         return self.arrays["notes"].tolist()
 
     def save(self, path: Path) -> None:
         """Write to a file."""
-        with path.open("wb") as file:  # NumPy adds an ending to names, not to files
+        with path.open("wb") as file:  # NumPy appends .npz to names, not to open files
             np.savez_compressed(file, **self.arrays)  # ty: ignore[invalid-argument-type]
 
     @classmethod
@@ -116,7 +116,7 @@ class GraphStore(Samples):
 
 
 def collate(samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Samples as one batch: nodes and edges one after the other, the topology the union of theirs."""
+    """Samples as one batch: concatenated nodes and edges, and the union of the topologies."""
     sizes = torch.tensor([len(s["x"]) for s in samples])
     starts = (sizes.cumsum(0) - sizes).tolist()
     batch: dict[str, Any] = {
@@ -145,7 +145,7 @@ def _checked(graph: GraphSample) -> GraphSample:
 
 
 def begins(sizes: Array) -> Array:
-    """The start of each piece of a flat array, and the end of the last one."""
+    """Offsets of the pieces of a flat array, and the end of the last one."""
     return np.concatenate([[0], np.cumsum(sizes)])
 
 
@@ -162,6 +162,6 @@ def cached_store(name: str, source: bytes, make: Callable[[], GraphStore]) -> Gr
 
 
 def _tensor(array: Array) -> Tensor:
-    """Integers as int64, as PyTorch's indices are; real numbers as float32."""
+    """Integers as int64, real numbers as float32."""
     dtype = np.int64 if np.issubdtype(array.dtype, np.integer) else np.float32
     return torch.from_numpy(array.astype(dtype))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
-import warnings
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,16 +12,13 @@ import torch
 from torch import Tensor
 
 from chimera_lab.data.cache import cache_folder
-from chimera_lab.data.files import read_bytes, reason
+from chimera_lab.data.image_files import SUFFIXES, as_tensor, read_idx, read_image
 from chimera_lab.data.samples import Samples, split
-from chimera_ssm.pixels import pixels_of
 
 FASHION_LABELS = (
     "T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot",
 )  # fmt: skip
 FASHION_PACKAGE = "/usr/share/datasets/fashion-mnist"  # Debian's
-
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
 
 
 class Images(Samples):
@@ -204,30 +198,6 @@ def _idx_file(folder: Path, name: str) -> Path:
     raise ValueError(f"{folder} has neither {name} nor {name}.gz: copy all four idx files there")
 
 
-def read_idx(path: Path, ndim: int) -> Tensor:
-    """Bytes of an idx file, gzipped or not: magic number 0 0 8 ndim, ndim sizes, data.
-
-    Args:
-        path: the file.
-        ndim: the number of dimensions it should have.
-    """
-    content = read_bytes(path)
-    start = 4 + 4 * ndim
-    if len(content) < start or content[:4] != bytes([0, 0, 8, ndim]):
-        found = "an empty file" if not content else f"one that begins with the bytes {content[:4].hex(' ')}"
-        raise ValueError(
-            f"{path} is not an idx file of bytes with {ndim} dimensions: expected {start} bytes or more, the first "
-            f"00 00 08 {ndim:02x}, found {found}; copy it again"
-        )
-    sizes = np.frombuffer(content, ">u4", ndim, offset=4).tolist()
-    if len(content) - start != math.prod(sizes) or not math.prod(sizes):
-        raise ValueError(
-            f"{path} should hold {' × '.join(map(str, sizes))} bytes after its head, at least one, found "
-            f"{len(content) - start}; copy it again"
-        )
-    return torch.from_numpy(np.frombuffer(content, np.uint8, offset=start).reshape(sizes).copy())
-
-
 # Files
 
 
@@ -264,36 +234,6 @@ def _files(folder: Path, names: Sequence[str], num_channels: int) -> Images:
         lambda index: read_image(paths[index], num_channels),
         lambda index: Path(paths[index]).read_bytes(),
     )
-
-
-@contextmanager
-def open_image(path: str | Path) -> Generator[Any]:
-    """An image file as Pillow's picture; whatever is wrong with it while it is used is one sentence that names it."""
-    from PIL import Image
-
-    try:
-        with warnings.catch_warnings():  # a damaged head may ask for any size, of which Pillow warns at first
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            image = Image.open(path)
-        with image:
-            yield image
-    except FileNotFoundError as error:
-        raise ValueError(f"there is no image {path}") from error
-    except Exception as error:  # a damaged file may raise anything
-        unknown = isinstance(error, Image.UnidentifiedImageError)
-        why = "it is of no kind that Pillow knows" if unknown else reason(error)
-        raise ValueError(f"cannot read the image {path}: {why}; remove or replace it") from error
-
-
-def read_image(path: str | Path, num_channels: int) -> Tensor:
-    """An image file as ``[C, H, W]``: uint8, or float from 0 to 1 if it has more than 8 bits."""
-    with open_image(path) as image:
-        return as_tensor(image, num_channels)
-
-
-def as_tensor(image: Any, num_channels: int) -> Tensor:
-    """A picture of Pillow's as ``[C, H, W]``: uint8, or float from 0 to 1 if it has more than 8 bits."""
-    return torch.from_numpy(pixels_of(image, num_channels)).permute(2, 0, 1)
 
 
 # ImageNet

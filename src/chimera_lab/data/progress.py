@@ -1,4 +1,4 @@
-"""What takes long is seen to go on."""
+"""Progress reporting for long operations."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ T = TypeVar("T")
 
 @contextmanager
 def progress(words: str, total: float | None) -> Generator[Callable[[float], None]]:
-    """A bar on a terminal, else a line; within, a function that is told how much more is done.
+    """A progress bar on a terminal, otherwise a line; yields a function that advances it.
 
     Args:
-        words: what is being done.
-        total: how much there is to do; ``None`` if that is not known.
+        words: description of the operation.
+        total: total amount of work; ``None`` if unknown.
     """
     if not sys.stderr.isatty() or find_spec("rich") is None:
         print(words, file=sys.stderr, flush=True)
@@ -33,7 +33,7 @@ def progress(words: str, total: float | None) -> Generator[Callable[[float], Non
 
 @contextmanager
 def each(items: Collection[T], words: str) -> Generator[Iterator[T]]:
-    """The items one by one, with their `progress`."""
+    """Iterate over items with a `progress` bar."""
     with progress(words, len(items)) as advance:
 
         def one_by_one() -> Iterator[T]:

@@ -1,4 +1,4 @@
-"""Randomness without history: generators seeded by what they are for."""
+"""Random generators that are seeded by their purpose and hold no history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages carried across rings: a task with a known answer at a known distance."""
+"""Rings whose label depends on a node at a known distance."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ TRAIN, TEST = 2048, 512
 
 
 def rings(name: str) -> tuple[GraphStore, GraphStore]:
-    """Rings to learn from, and others to be judged on.
+    """Training and test rings.
 
     Args:
-        name: ``rings:LOW-HIGH`` for distances from LOW to HIGH, each as often as the others, or ``rings:DISTANCE``.
+        name: ``rings:LOW-HIGH`` for distances from LOW to HIGH, equally frequent, or ``rings:DISTANCE``.
     """
     found = re.fullmatch(r"rings:(\d+)(?:-(\d+))?", name)
     low, high = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
@@ -36,17 +36,17 @@ def rings(name: str) -> tuple[GraphStore, GraphStore]:
 
 
 def ring(distance: int, draw: torch.Generator) -> GraphSample:
-    """A ring of ``2 · distance`` coloured nodes: one speaks, and the one opposite asks what colour that is.
+    """A ring of ``2 · distance`` coloured nodes with a source and, opposite to it, a query.
 
-    Features of a node are its colour and whether it speaks or asks; the one that asks has a label, no other. The answer
-    is within reach of layers that hear from ``distance`` hops away, and of no others.
+    Features of a node are its colour and its role. Only the query has a label, the colour of the source, so that a
+    model must transport information over ``distance`` hops.
     """
     size = 2 * distance
     colour = torch.randint(COLOURS, (size,), generator=draw).numpy()
     role, y = np.zeros(size, np.int64), np.full(size, -1)
-    speaker = int(torch.randint(size, (), generator=draw))
-    other = (speaker + distance) % size
-    role[speaker], role[other], y[other] = SOURCE, QUERY, colour[speaker]
+    source = int(torch.randint(size, (), generator=draw))
+    other = (source + distance) % size
+    role[source], role[other], y[other] = SOURCE, QUERY, colour[source]
     nodes = np.arange(size)
     ends = np.stack([nodes, (nodes + 1) % size])
     edges = ends if size == 2 else np.concatenate([ends, ends[::-1]], axis=1)

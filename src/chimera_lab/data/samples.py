@@ -1,4 +1,4 @@
-"""What a data set is to the training loop, and fixed choices of parts of it."""
+"""The interface of data sets to the training loop, and fixed subsets of them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from chimera_lab.data.random import generator
 
 
 class Samples(ABC):
-    """A data set: so many samples, each a function of its index and of PyTorch's generator.
+    """A data set; a sample is a function of its index and of PyTorch's default generator.
 
-    The loop seeds the generator before each sample, so that augmentations draw from it freely.
+    The loader seeds the generator before each sample, so that augmentations may draw from it.
     """
 
     @abstractmethod
@@ -27,11 +27,11 @@ class Samples(ABC):
 
     @property
     def labels(self) -> Tensor | None:
-        """A class for each sample, where there are classes: parts are then chosen class by class."""
+        """The class of each sample, if there are classes; subsets are then stratified."""
         return None
 
     def content(self, index: int) -> bytes:
-        """What tells a sample from others, the same on any machine."""
+        """Bytes that identify a sample, the same on any machine."""
         raise NotImplementedError
 
     def collate(self, samples: Sequence[Any]) -> Any:
@@ -63,21 +63,21 @@ class Part(Samples):
 
 
 def contents(samples: Samples, most: int = 500) -> Iterator[bytes]:
-    """What tells a data set from others: its size, its classes, and some hundred samples, evenly spaced."""
+    """Bytes that identify a data set: its size, its classes, and some hundred evenly spaced samples."""
     count = len(samples)
     yield str(count).encode()
     if samples.labels is not None:
         yield samples.labels.numpy().tobytes()
     step = max(1, count // most)
-    yield from (samples.content(n) for n in range((count - 1) % step, count, step))  # the last one is among them
+    yield from (samples.content(n) for n in range((count - 1) % step, count, step))  # includes the last one
 
 
 def choose(samples: Samples, count: int, purpose: str) -> Tensor:
-    """A fixed choice of ``count`` samples, sorted; class by class in proportion, where there are classes.
+    """A fixed choice of ``count`` samples, sorted; stratified if there are classes.
 
     Args:
-        samples: the whole.
-        count: how many to choose.
+        samples: the data set.
+        count: number of samples to choose.
         purpose: choices for different purposes are independent.
     """
     if not 0 < count <= len(samples):
@@ -97,7 +97,7 @@ def split(samples: Samples, count: int, purpose: str) -> tuple[Part, Part]:
 
 
 def _interleaved(labels: Tensor) -> Tensor:
-    """An order of which every prefix has the classes in proportion: by place within the class over its size."""
+    """An order in which every prefix has the classes in proportion."""
     place = torch.empty(len(labels), dtype=torch.float64)
     for label in labels.unique():
         of_class = (labels == label).nonzero().flatten()

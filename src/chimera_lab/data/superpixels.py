@@ -11,7 +11,7 @@ import numpy as np
 
 from chimera_lab.data.cache import content_digest
 from chimera_lab.data.graph_store import GraphSample, GraphStore, cached_store
-from chimera_lab.data.image import SUFFIXES, open_image, read_image
+from chimera_lab.data.image_files import SUFFIXES, open_image, read_image
 from chimera_lab.data.progress import each
 
 Array = np.ndarray

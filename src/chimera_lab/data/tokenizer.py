@@ -130,5 +130,5 @@ def _is_visible(letter: str) -> bool:
 
 
 def _stands_alone(letter: str) -> bool:
-    """Punctuation is a word of its own."""
+    """Whether a letter is punctuation, which is always a separate word."""
     return unicodedata.category(letter)[0] == "P" or letter in string.punctuation

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chimera_lab.data.graph import CLASSES, LABELS, REGRESSION, GraphData
+from chimera_lab.data.graph_data import GraphData
 from chimera_lab.data.graph_store import GraphSample, GraphStore
 from chimera_lab.data.image import ImageData, Images
-from chimera_lab.data.molecules import feature_values
+from chimera_lab.data.molecules import CLASSES, LABELS, REGRESSION, feature_values
 from chimera_lab.data.samples import Part, Samples
 from chimera_lab.training.kinds import create_task
 from chimera_lab.training.recipe import Recipe

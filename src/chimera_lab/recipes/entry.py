@@ -1,4 +1,4 @@
-"""What the list of recipes holds."""
+"""An entry in the list of recipes."""
 
 from __future__ import annotations
 

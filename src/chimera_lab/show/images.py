@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chimera_lab.data.image import open_image
+from chimera_lab.data.image_files import open_image
 from chimera_lab.show.loading import Trained
 from chimera_lab.show.view import Scene
 from chimera_lab.training.files import reading

@@ -1,4 +1,4 @@
-"""Pictures of what a study found. Each is a function of the study, its results and the folder of its runs."""
+"""Plots of a study; each is a function of the study, its results and the folder of its runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def against_distance(study: Study, results: Mapping[str, RowResult], folder: Path) -> Figure:
-    """The figure of each row over its evaluations, whose names begin with a number."""
+    """The metric of each row over its evaluations, whose names begin with a number."""
     figure, axes = _axes()
     titles = list(study.sections[0].evaluations)
     for name, result in results.items():
@@ -34,16 +34,16 @@ def against_distance(study: Study, results: Mapping[str, RowResult], folder: Pat
 
 
 def learning_curves(study: Study, results: Mapping[str, RowResult], folder: Path) -> Figure:
-    """The figure of each row's runs as they were trained, a line for each seed."""
+    """The metric of each row during training, one line per seed."""
     figure, axes = _axes()
-    for number, row in enumerate(results):
+    for number, model in enumerate(results):
         for seed in range(study.seeds):
-            laps = read_table(run_folder(folder, row, f"seed-{seed}") / "metrics.csv")
-            if not laps:  # it diverged before the first evaluation
+            evaluations = read_table(run_folder(folder, model, f"seed-{seed}") / "metrics.csv")
+            if not evaluations:  # it diverged before the first evaluation
                 continue
-            (column,) = (name for name in laps[0] if name.endswith(f"_{study.metric}"))
-            epochs, values = ([float(lap[name]) for lap in laps] for name in ("epoch", column))
-            axes.plot(epochs, values, color=f"C{number}", marker=".", label="_" if seed else row)
+            (column,) = (name for name in evaluations[0] if name.endswith(f"_{study.metric}"))
+            epochs, values = ([float(row[name]) for row in evaluations] for name in ("epoch", column))
+            axes.plot(epochs, values, color=f"C{number}", marker=".", label="_" if seed else model)
     axes.set(xlabel="epoch", ylabel=study.metric)
     axes.legend()
     return figure

@@ -22,15 +22,15 @@ _ROW = "fine-tuned"
 def glue_studies(
     start: str, tasks: Iterable[str], seeds: int, scale: Scale | None, after_mnli: bool, **changes: Any
 ) -> dict[str, Study]:
-    """A study for each task, by name; with the settings of its recipe, there is no sweep.
+    """A study for each task, by name, with the settings of its recipe and no sweep.
 
     Args:
-        start: the run whose model is trained on.
+        start: the run of the pretrained model.
         tasks: names of tasks.
-        seeds: how many.
-        scale: of the recipes.
-        after_mnli: whether RTE, MRPC and STS-B come after MNLI, each seed from the same seed's model.
-        changes: other settings, such as the data.
+        seeds: number of seeds.
+        scale: scale of the recipes.
+        after_mnli: whether RTE, MRPC and STS-B start from the MNLI model of the same seed.
+        changes: further settings, such as the data.
     """
     for name in (tasks := list(tasks)):
         if name not in TASKS:

@@ -1,4 +1,4 @@
-"""Graphs: the paper's tables 4 and 5, on a part of Peptides-func and at its scale, and how far each model hears."""
+"""Graphs: the paper's tables 4 and 5, on a part of Peptides-func and at its scale, and accuracy by distance."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,6 +1,6 @@
-"""What a study found, in blocks: tables with mean and deviation, the order found, the paper's and the expected one.
+"""The report of a study: tables with mean and standard deviation, compared with the paper's and the expected order.
 
-Blocks become Markdown here and a page elsewhere.
+It is a list of blocks, which are rendered as Markdown here and as a web page by the command line.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from chimera_lab.studies.study import Row, Section, Study
 
 Results = Mapping[str, RowResult]
 
-#: Metrics that are not parts of one.
+#: Metrics that are not fractions.
 _PLAIN = ("loss", "perplexity", "mae")
 
 
 @dataclass(frozen=True)
 class Heading:
-    """Of what follows."""
+    """A heading."""
 
     text: str
 
@@ -74,7 +74,7 @@ def report(study: Study, results: Results, command: str, then: Mapping[str, Resu
 
 
 def _method(study: Study) -> str:
-    """How the rows are trained, the same for all, and what the figures are."""
+    """A description of how all rows are trained, and of the metrics."""
     names = "train_limit", "epochs", "steps", "batch_size"
     budget = {name: value for name in names if (value := getattr(study.recipe, name))}
     rates = ", ".join(f"{lr:g}" for lr in study.learning_rates)
@@ -103,7 +103,7 @@ def _unit(metric: str) -> str:
 
 
 def _scale(metric: str) -> tuple[int, int]:
-    """What a figure is multiplied with, and how many digits it has then."""
+    """Factor and number of digits of a metric."""
     return (1, 3) if metric.removesuffix("_ema") in _PLAIN else (100, 2)
 
 
@@ -113,7 +113,7 @@ def _number(figure: float, metric: str, sign: str = "") -> str:
 
 
 def spread(figures: list[float], metric: str) -> str:
-    """Mean ± standard deviation of the figures that are defined; parts of one in per cent."""
+    """Mean ± standard deviation of the defined values; fractions in per cent."""
     defined = known(figures)
     if not defined:
         return "–"
@@ -122,7 +122,7 @@ def spread(figures: list[float], metric: str) -> str:
 
 
 def known(figures: list[float]) -> list[float]:
-    """Without those that are not defined, as those of seeds that diverged."""
+    """The defined values, without those of diverged seeds."""
     return [figure for figure in figures if not isnan(figure)]
 
 
@@ -155,20 +155,20 @@ def _table(study: Study, section: Section, results: Results) -> Cells:
 
 
 def _diverged(study: Study, result: RowResult) -> str:
-    """What is said of a row some of whose seeds diverged."""
+    """A remark on a row with diverged seeds."""
     if not result.diverged:
         return ""
     return " (diverged)" if result.diverged == study.seeds else f" ({result.diverged} of {study.seeds} seeds diverged)"
 
 
 def _found(study: Study, row: Row, results: Results) -> list[float] | None:
-    """The figures that count, of a row that was trained, without those of seeds that diverged."""
+    """The decisive metric of a trained row, without diverged seeds."""
     same = study.same(row)
     return None if same is None else known(results[same.name].figures[TEST][study.metric])
 
 
 def _paper_cells(study: Study, section: Section, row: Row, results: Results) -> list[str]:
-    """The paper's figures, how far ours are from them, and by how much the first row is ahead, here and there."""
+    """The paper's values, our difference from them, and the lead of the first row, here and in the paper."""
     metrics = [metric for metric in study.metrics if metric in row.paper]
     figures = ", ".join(_number(row.paper[metric], metric) for metric in metrics)
     same, first = study.same(row), section.rows[0]
@@ -186,7 +186,7 @@ def _paper_cells(study: Study, section: Section, row: Row, results: Results) -> 
 
 
 def _beside_the_paper(study: Study, section: Section, results: Results) -> str:
-    """The paper's order of the rows that were trained, and the one found."""
+    """The paper's order of the trained rows, and ours."""
     figures = {row.name: _found(study, row, results) for row in section.rows if study.metric in row.paper}
     ours = {name: mean(found) for name, found in figures.items() if found}
     if len(ours) < 2:
@@ -219,13 +219,13 @@ def _expected(study: Study, section: Section, results: Results) -> str:
 
 
 def _variance(study: Study, figures: list[float]) -> float:
-    """Of the mean, or of a seed."""
+    """Variance of the mean, or of a seed."""
     count = len(figures) if study.standard == "errors" else 1
     return stdev(figures) ** 2 / count if len(figures) > 1 else 0.0
 
 
 def _average(parts: Mapping[str, tuple[Study, Results]]) -> list[Block]:
-    """Of the figures that count over several studies with the same rows, row by row."""
+    """The decisive metric averaged over several studies with the same rows."""
     (study, _), *_ = parts.values()
     rows = []
     for row in study.sections[0].rows:

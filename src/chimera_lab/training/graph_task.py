@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from chimera_lab.data.graph import CLASSES, LABELS, GraphData, load_graphs
+from chimera_lab.data.graph import load_graphs
+from chimera_lab.data.graph_data import GraphData
+from chimera_lab.data.molecules import CLASSES, LABELS
 from chimera_lab.data.samples import Samples
 from chimera_lab.training.files import read_json, write_json
 from chimera_lab.training.graph_metrics import Accuracy, AveragePrecision, MacroF1, MeanAbsoluteError
@@ -76,7 +78,7 @@ class GraphTask(Task):
         if self.recipe.part == "test":
             return self.graphs.test
         if self.graphs.validation is None:
-            raise ValueError(f"{self.recipe.data} has no validation part of its own; hold out a part with --validation")
+            raise ValueError(f"{self.recipe.data} has no validation part; hold out a part with --validation")
         return self.graphs.validation
 
     def parts(self) -> tuple[Samples, Samples]:

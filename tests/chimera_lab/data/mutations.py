@@ -173,9 +173,9 @@ ARRAYS = {name: np.array(part) for name, part in PARTS.items()}
 @kind("split of arrays", file("split.pickle", pickle.dumps(ARRAYS, protocol=2)), split_invariants)
 @kind("split of arrays, protocol 5", file("split.pickle", pickle.dumps(ARRAYS, protocol=5)), split_invariants)
 def read_split(folder: Path) -> dict[str, list[int]]:
-    from chimera_lab.data import molecules
+    from chimera_lab.data import plain_pickle
 
-    return {name: part.tolist() for name, part in molecules.read_split(folder / "split.pickle").items()}
+    return {name: part.tolist() for name, part in plain_pickle.read_split(folder / "split.pickle").items()}
 
 
 def rings() -> list:
@@ -414,9 +414,9 @@ def idx_truth(folder: Path) -> list:
 @kind("idx", file("images", idx(PIXELS)), idx_truth)
 @kind("idx.gz", file("images.gz", gzip.compress(idx(PIXELS))), idx_truth)
 def read_idx(folder: Path) -> list:
-    from chimera_lab.data import image
+    from chimera_lab.data import image_files
 
-    return image.read_idx(the(folder, "images*"), 3).tolist()
+    return image_files.read_idx(the(folder, "images*"), 3).tolist()
 
 
 def picture(name: str, pixels: np.ndarray, **options: Any) -> Callable[[Path], Path]:
@@ -461,7 +461,7 @@ for name, pixels, options in (
 
     @kind(name, picture(f"picture.{name.partition(',')[0]}", pixels, **options), picture_truth)
     def read_picture(folder: Path) -> tuple:
-        from chimera_lab.data.image import read_image
+        from chimera_lab.data.image_files import read_image
 
         return known(read_image(the(folder, "picture.*"), 3).numpy())
 

@@ -6,7 +6,7 @@ from PIL import Image
 
 from chimera_lab.data import augment
 from chimera_lab.data.augment import Augmentation, EvalTransform, mix_batch
-from chimera_lab.data.image import as_tensor
+from chimera_lab.data.image_files import as_tensor
 from chimera_lab.data.random import seeded
 
 FULL = Augmentation(16, 0.4, 0.2, 0.3, True, 2, 9, 0.5, 2, 0.25)

@@ -1,20 +1,19 @@
-"""Graphs from files: molecules, splits, stores with their plans, and what is refused."""
+"""Graphs from files: molecules, splits, stores, and what is refused."""
 
 import gzip
 import pickle
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 import chimera_ssm as chimera
-from chimera_lab.data import graph, graph_store, molecules
-from chimera_lab.data.graph import LRGB, load_graphs
-from chimera_lab.data.graph_store import Graph, GraphStore, keep_plans
+from chimera_lab.data import molecules, peptides, plain_pickle, pyg
+from chimera_lab.data.graph import load_graphs
+from chimera_lab.data.graph_store import GraphStore
+from chimera_lab.data.pyg import LRGB
 from chimera_lab.recipes import find_recipe
-from chimera_ssm.topology import cache, minimum_degree
+from chimera_ssm.topology import from_edge_index as wiring
 
 pytest.importorskip("rdkit")
 pytest.importorskip("ogb")
@@ -88,22 +87,15 @@ def kept_file(tmp_path):
     return file
 
 
-def test_orders_are_found_once_and_kept_in_the_cache(tmp_path, monkeypatch):
+def test_graphs_are_read_once_and_kept_in_the_cache(tmp_path, monkeypatch):
     path = write(tmp_path)
     store = molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)
-    plans = [store.sample(i)["wiring"].topology.elimination_plan(1 << 20) for i in range(6)]
     assert [p.name for p in tmp_path.iterdir() if p.is_file()] == ["some.csv"]
-    cache.clear()  # as in another process: no graph is known
-    monkeypatch.setattr(minimum_degree, "best_order", None)
-    monkeypatch.setattr(molecules, "molecule_graph", None)
+    monkeypatch.setattr(molecules, "molecule_graph", None)  # no molecule is read again
     again = molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)
-    batch = again.collate([again.sample(i) for i in range(6)])
-    for part, plan in zip(batch["wiring"].topology.parts, plans, strict=True):
-        kept = part.elimination_plan(1 << 20)
-        for name in ("order", "early", "late", "level"):
-            assert np.array_equal(getattr(kept, name), getattr(plan, name))
-    joined = batch["wiring"].topology.elimination_plan(1 << 20)
-    assert joined.fill == sum(p.fill for p in plans)
+    batch, expected = (s.collate([s.sample(i) for i in range(6)]) for s in (again, store))
+    for name in ("x", "edge_index", "edge_attr", "labels"):
+        assert torch.equal(batch[name].nan_to_num(), expected[name].nan_to_num())
 
 
 def edited(file, name, change):
@@ -118,13 +110,13 @@ def roll(array):
     array[:] = np.roll(array, 1, axis=-1)
 
 
-@pytest.mark.parametrize("name", ["y", "x", "edge_index", "edge_attr", "order", "nodes", "edges", "targets"])
+@pytest.mark.parametrize("name", ["y", "x", "edge_index", "edge_attr", "nodes", "edges", "targets"])
 def test_a_kept_file_that_was_edited_is_made_anew(name, tmp_path, monkeypatch):
     """Labels and all else are those of the csv file."""
     path = write(tmp_path)
     store = molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)
     edited(kept_file(tmp_path), name, roll)
-    cache.clear()  # as in another process: no graph is known
+    wiring.forget()  # as in another process: no graph is known
     again = molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)
     for array, expected in store.arrays.items():
         np.testing.assert_array_equal(again.arrays[array], expected)
@@ -144,91 +136,6 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert len(molecules.csv_store(write(tmp_path), "smiles", ["y"], problem="regression", refuse=True)) == 6
-
-
-def test_orders_of_dense_graphs_are_left_out(tmp_path, monkeypatch):
-    full = np.stack(np.nonzero(1 - np.eye(50, dtype=int)))
-    ring = np.stack([np.arange(9), (np.arange(9) + 1) % 9])
-    graphs = [
-        Graph(np.zeros((n, 1)), e, None, np.zeros((1, 1))) for n, e in ((9, ring), (50, full), (9, ring[::-1].copy()))
-    ]
-    store = GraphStore.of(graphs)
-    assert (store.arrays["order"] < 0).sum() == 50
-    store.save(tmp_path / "graphs.npz")
-    cache.clear()  # as in another process: no graph is known
-    again = GraphStore.load(tmp_path / "graphs.npz")
-    orders = [again.sample(n)["wiring"].topology.elimination_order for n in range(3)]
-    assert orders[1] is None
-    assert sorted(orders[2].tolist()) == list(range(9))
-
-
-def test_plans_of_graphs_of_pyg(tmp_path, monkeypatch):
-    ring = torch.stack([torch.arange(30), (torch.arange(30) + 1) % 30])
-    graphs = [SimpleNamespace(edge_index=ring, num_nodes=30), SimpleNamespace(edge_index=ring.flip(0), num_nodes=31)]
-    keep_plans(graphs, tmp_path / "plans")
-    cache.clear()  # as in another process: no graph is known
-    with monkeypatch.context() as patch:
-        patch.setattr(minimum_degree, "best_order", None)
-        keep_plans(graphs, tmp_path / "plans")
-        edges = torch.cat([ring, ring.flip(0) + 30], dim=1)
-        conv = chimera.ChimeraConv(8)
-        assert conv(torch.randn(61, 8), edges, batch=torch.tensor([0] * 30 + [1] * 31)).shape == (61, 8)
-    both = (tmp_path / "plans").stat().st_size
-    keep_plans(graphs[:1], tmp_path / "plans")  # of other graphs: written anew
-    assert (tmp_path / "plans").stat().st_size == both - 31 * 4
-
-
-@pytest.mark.parametrize("name", ["plans", "plans.npz", "deeper/plans.bin"])
-def test_a_file_of_plans_is_named_as_asked_and_mended(name, tmp_path, monkeypatch):
-    ring = torch.stack([torch.arange(30), (torch.arange(30) + 1) % 30])
-    graphs = [SimpleNamespace(edge_index=ring, num_nodes=30), SimpleNamespace(edge_index=ring[:, :0], num_nodes=0)]
-    path = tmp_path / name
-    keep_plans(graphs, str(path))
-    whole = path.read_bytes()
-    other = whole[:40] + whole[44:48] + whole[40:44] + whole[48:]  # two nodes exchanged
-    for damaged in (b"", b"no plans", whole[:-30], whole + bytes(4), other, whole[::-1]):
-        path.write_bytes(damaged)
-        keep_plans(graphs, path)
-        assert path.read_bytes() == whole
-    assert [p.name for p in path.parent.iterdir() if p.is_file()] == [path.name]
-    monkeypatch.setattr(graph_store, "orders", None)  # none is made again
-    keep_plans(graphs, path)
-
-
-def test_a_file_of_plans_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    def fail(path, content):
-        with path.open("wb") as file:
-            file.write(content[:4])
-        raise OSError("disk full")
-
-    monkeypatch.setattr(Path, "write_bytes", fail)
-    with pytest.raises(OSError, match="disk full"):
-        keep_plans([SimpleNamespace(edge_index=torch.tensor([[0], [1]]), num_nodes=2)], tmp_path / "plans")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.filterwarnings("error:Weights only load failed")
-def test_a_data_set_of_pyg_keeps_plans(tmp_path):
-    from torch_geometric.data import Data, InMemoryDataset
-
-    class Rings(InMemoryDataset):
-        raw_file_names = ()
-        processed_file_names = "rings.pt"
-
-        def __init__(self):
-            super().__init__(tmp_path, pre_transform=chimera.KeepPlan())
-            self.load(self.processed_paths[0])
-
-        def process(self):
-            edges = [torch.stack([torch.arange(n), (torch.arange(n) + 1) % n]) for n in (17, 18)]
-            self.save(
-                [self.pre_transform(Data(edge_index=e, num_nodes=e.shape[1])) for e in edges], *self.processed_paths
-            )
-
-    for _ in range(2):
-        graph = Rings()[1]
-        assert graph.wiring.fits(graph.edge_index, 18)
-        assert graph.wiring.topology.elimination_order is not None
 
 
 # Bad input
@@ -319,8 +226,8 @@ def test_data_that_is_not_there(tmp_path):
 def peptide_folder(tmp_path, split, old="", new=""):
     rows = [f'{n},{s},X,"[{n % 2}, {int(n > 2)}]",{n}' for n, s in enumerate(["CCO", "CC", "C", "NCC(=O)O", "CCC"])]
     text = "\n".join([",smiles,peptide_seq,labels,identifier", *rows]).replace(old, new, 1) + "\n"
-    (tmp_path / molecules.FUNCTION_FILES[0]).write_bytes(gzip.compress(text.encode()))
-    (tmp_path / molecules.FUNCTION_FILES[1]).write_bytes(pickle.dumps(split, protocol=2))
+    (tmp_path / peptides.FUNCTION_FILES[0]).write_bytes(gzip.compress(text.encode()))
+    (tmp_path / peptides.FUNCTION_FILES[1]).write_bytes(pickle.dumps(split, protocol=2))
     return str(tmp_path)
 
 
@@ -336,10 +243,10 @@ def test_peptides(tmp_path):
 def structure_folder(tmp_path):
     values = np.random.default_rng(0).normal(3, 2, (4, 11))
     rows = [",".join(["CC" + "C" * n, *map(str, v)]) for n, v in enumerate(values)]
-    text = "\n".join([",".join(["smiles", *molecules.STRUCTURE]), *rows]) + "\n"
-    (tmp_path / molecules.STRUCTURE_FILES[0]).write_bytes(gzip.compress(text.encode()))
+    text = "\n".join([",".join(["smiles", *peptides.STRUCTURE]), *rows]) + "\n"
+    (tmp_path / peptides.STRUCTURE_FILES[0]).write_bytes(gzip.compress(text.encode()))
     split = {"train": [0, 1], "val": [2], "test": [3]}
-    (tmp_path / molecules.STRUCTURE_FILES[1]).write_bytes(pickle.dumps(split))
+    (tmp_path / peptides.STRUCTURE_FILES[1]).write_bytes(pickle.dumps(split))
     return values
 
 
@@ -427,7 +334,7 @@ def test_bad_splits(tmp_path, split, message):
 def test_splits_of_any_protocol(protocol, dtype, tmp_path):
     split = {"train": np.array([4, 0, 1], dtype), "val": [np.int64(2)], "test": [3]}
     (tmp_path / "split").write_bytes(pickle.dumps(split, protocol=protocol))
-    found = molecules.read_split(tmp_path / "split")
+    found = plain_pickle.read_split(tmp_path / "split")
     assert {name: part.tolist() for name, part in found.items()} == {"train": [4, 0, 1], "val": [2], "test": [3]}
 
 
@@ -436,12 +343,12 @@ def test_a_damaged_type_of_numbers_does_not_crash(tmp_path):
     content = pickle.dumps({"train": np.array([0, 1]), "val": [2], "test": [3]}, protocol=2)
     assert content.count(b"K\x00t") == 1
     (tmp_path / "split").write_bytes(content.replace(b"K\x00t", b"K\x3ft"))
-    assert molecules.read_split(tmp_path / "split")["train"].tolist() == [0, 1]
+    assert plain_pickle.read_split(tmp_path / "split")["train"].tolist() == [0, 1]
 
 
 def test_a_damaged_split_and_missing_files(tmp_path):
     folder = peptide_folder(tmp_path, {"train": [0], "val": [1], "test": [2]})
-    path = tmp_path / molecules.FUNCTION_FILES[1]
+    path = tmp_path / peptides.FUNCTION_FILES[1]
     large = (1 << 62).to_bytes(8, "little")
     for content in (b"not a pickle", b"\x80\x04\x8e" + b"\xff" * 8, b"\x80\x05\x96" + large):  # too many bytes
         path.write_bytes(content)
@@ -501,7 +408,9 @@ def few(monkeypatch):
     from torch_geometric.data import Data
 
     edges = torch.tensor([[0, 1], [1, 2]])
-    monkeypatch.setattr(graph, "_kept", lambda sets, _: GraphStore.of(graph._of_data(data, "a graph") for data in sets))
+    monkeypatch.setattr(
+        pyg, "_cached_dataset", lambda sets, _: GraphStore.of(pyg._of_data(data, "a graph") for data in sets)
+    )
 
     def make(labels, **fields):
         made = [Data(torch.randn(4, 3), edges, y=y, **fields) for y in labels]
@@ -581,7 +490,7 @@ def test_files_of_the_benchmark_are_read_from_a_folder_of_its_name(tmp_path, mon
     assert data.test.sample(1)["labels"].tolist() == [1, 0]
 
 
-def test_orders_of_a_data_set_of_pyg_are_kept_in_the_cache(tmp_path, monkeypatch):
+def test_graphs_of_a_data_set_of_pyg_are_kept_in_the_cache(tmp_path, monkeypatch):
     pytest.importorskip("torch_geometric")
     from torch_geometric import datasets
     from torch_geometric.data import Data, InMemoryDataset
@@ -604,7 +513,7 @@ def test_orders_of_a_data_set_of_pyg_are_kept_in_the_cache(tmp_path, monkeypatch
     first = load_graphs("pyg:Rings")
     assert kept_file(tmp_path).name.startswith("Rings-")
     assert not list(tmp_path.rglob("processed/*.npz"))
-    monkeypatch.setattr(GraphStore, "of", None)  # no graph is planned again
+    monkeypatch.setattr(GraphStore, "of", None)  # no graph is read again
     again = load_graphs("pyg:Rings")
     assert torch.equal(first.train.sample(0)["x"], again.train.sample(0)["x"])
 
@@ -613,7 +522,7 @@ def test_masks_of_nodes():
     pytest.importorskip("torch_geometric")
     from torch_geometric.data import Data
 
-    from chimera_lab.data.graph import _of_masks
+    from chimera_lab.data.pyg import _of_masks
 
     part = torch.tensor([0, 0, 1, 2])
     masks = {f"{name}_mask": part == k for k, name in enumerate(("train", "val", "test"))}

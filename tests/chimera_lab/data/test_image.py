@@ -10,7 +10,8 @@ from PIL import Image
 
 from chimera_lab.data import image as images
 from chimera_lab.data.augment import EvalTransform
-from chimera_lab.data.image import Transformed, load_images, read_idx, read_image
+from chimera_lab.data.image import Transformed, load_images
+from chimera_lab.data.image_files import as_tensor, read_idx, read_image
 
 
 def idx(array):
@@ -245,7 +246,7 @@ def test_modes_of_8_bits_are_bytes(mode, tmp_path):
     image = Image.fromarray(np.full((5, 4, 3), (200, 200, 200), np.uint8)).convert(mode)
     expected = 255 if mode == "1" else 200
     for channels in (1, 3):
-        pixels = images.as_tensor(image, channels)
+        pixels = as_tensor(image, channels)
         assert pixels.dtype == torch.uint8
         assert pixels.shape == (channels, 5, 4)
         if mode != "1":  # which is dithered

@@ -245,7 +245,7 @@ def test_c4_is_streamed_as_far_as_needed(monkeypatch, vocabulary):
 @pytest.fixture
 def interrupted(tmp_path, vocabulary, monkeypatch):
     """A folder whose tokenising was interrupted at the fourth thousand lines, and what was tokenised, call by call."""
-    from chimera_lab.data import text as module
+    from chimera_lab.data import tokens as module
 
     data = folder(tmp_path, train_txt="one two three four five\n" * 5000, test_txt=SENTENCE)
     encode, calls = module._encode, []

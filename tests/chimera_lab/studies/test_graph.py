@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from chimera_lab.data.graph import LRGB
+from chimera_lab.data.pyg import LRGB
 from chimera_lab.studies import find_study
 from chimera_lab.studies.figures import against_distance, learning_curves
 from chimera_lab.studies.report import markdown, report

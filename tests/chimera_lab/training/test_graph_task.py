@@ -123,7 +123,7 @@ def test_the_kind_is_known_and_bad_settings_are_refused(data):
     assert recipe_class("graph") is GraphRecipe
     with pytest.raises(ValueError, match="mixer must be one of chimera, gcn, gcn_plus, gine, gated_gcn, gps"):
         GraphRecipe(epochs=1, mixer="mlp")
-    with pytest.raises(ValueError, match="has no validation part of its own; hold out a part with --validation"):
+    with pytest.raises(ValueError, match="has no validation part; hold out a part with --validation"):
         create_task(replace(TINY, data=data, part="validation")).test_samples()
 
 

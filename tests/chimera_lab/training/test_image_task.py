@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from torch.nn import functional as F
 
-from chimera_lab.data.image import as_tensor
+from chimera_lab.data.image_files import as_tensor
 from chimera_lab.training.kinds import create_task
 from tests.chimera_lab.training.tiny import TINY
 

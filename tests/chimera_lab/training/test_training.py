@@ -420,7 +420,7 @@ def test_a_broken_checkpoint_is_refused_and_the_one_before_named(two_checkpoints
     else:
         last.write_bytes(broken[harm])
     with pytest.raises(
-        ValueError, match=f"{before.name} is intact, go on from it with: chimera train --resume {before}"
+        ValueError, match=f"{before.name} is intact, continue from it with: chimera train --resume {before}"
     ):
         train(run, last)
     train(run, before)
@@ -456,7 +456,7 @@ def test_a_misshapen_checkpoint_is_refused_and_the_one_before_named(two_checkpoi
     else:
         state[name] = torch.zeros(1) if harm == "shape" else torch.full_like(state[name], torch.nan)
     torch.save(content, last)
-    advice = f"{before.name} is intact, go on from it with: chimera train --resume {before}"
+    advice = f"{before.name} is intact, continue from it with: chimera train --resume {before}"
     with pytest.raises(ValueError, match=rf"{last.name} {message}; {advice}"):
         train(run, last)
     if harm not in ("moments", "optimizer_states"):
