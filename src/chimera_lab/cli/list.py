@@ -49,6 +49,7 @@ def _recipes(scale: Scale | None) -> Table:
 def _models() -> Table:
     from rich.table import Table
 
+    import chimera_lab.baselines  # noqa: F401  (registers the baseline presets)
     from chimera_ssm.models import list_models
 
     title = 'models: chimera_ssm.create_model("…")'

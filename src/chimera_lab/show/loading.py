@@ -64,6 +64,7 @@ def load(folder: Path) -> Trained:
 def _load_model(folder: Path) -> Any:
     from transformers.utils import logging
 
+    import chimera_lab.baselines  # noqa: F401  (registers the baseline mixers)
     from chimera_ssm import models
 
     logging.disable_progress_bar()

@@ -45,7 +45,7 @@ class GlueTraining(Task):
         """That of the model to start from."""
         from transformers import AutoTokenizer
 
-        import chimera_ssm.models  # noqa: F401  (registers our classes)
+        import chimera_lab.baselines  # noqa: F401  (registers our classes)
 
         folder = self.recalled or _model_folder(self.recipe.from_)
         with reading(folder, "restore its tokenizer"):
@@ -85,7 +85,7 @@ class GlueTraining(Task):
         from transformers import AutoConfig, AutoModelForSequenceClassification
         from transformers.utils import logging
 
-        import chimera_ssm.models  # noqa: F401  (registers our classes)
+        import chimera_lab.baselines  # noqa: F401  (registers our classes)
 
         if self.recalled is not None:
             config = AutoConfig.from_pretrained(self.recalled, local_files_only=True)

@@ -77,7 +77,7 @@ class GraphRecipe(Recipe):
     def with_parameters(self, target: int) -> GraphRecipe:
         import torch
 
-        from chimera_ssm.models.width import matching_width
+        from chimera_lab.baselines import matching_width
 
         task = self.task()
         task.graphs  # noqa: B018  read before: not on the meta device

@@ -105,6 +105,7 @@ class GraphTask(Task):
         self.recalled = facts
 
     def build_model(self, recipe: Recipe) -> nn.Module:
+        import chimera_lab.baselines  # noqa: F401  (registers the baseline mixers)
         from chimera_ssm.models import ChimeraForGraphs, ChimeraGraphConfig
 
         sizes = {name: getattr(recipe, name) for name in SIZES}

@@ -72,7 +72,7 @@ class ImageRecipe(Recipe):
         return ImageTask(self)
 
     def with_parameters(self, target: int) -> ImageRecipe:
-        from chimera_ssm.models import match_parameters
+        from chimera_lab.baselines import match_parameters
 
         sizes = match_parameters(target=target, **self.task().sizes(self))
         return replace(self, hidden_size=sizes["hidden_size"])

@@ -72,12 +72,12 @@ class ImageTask(Task):
         return Plain(self.recipe.image_size, self.recipe.mean, self.recipe.std, self.recipe.eval_crop)
 
     def build_model(self, recipe: Recipe) -> nn.Module:
-        from chimera_ssm.models import image_classifier
+        from chimera_lab.baselines import image_classifier
 
         return image_classifier(**self.sizes(recipe))
 
     def sizes(self, recipe: Recipe) -> dict[str, Any]:
-        """Arguments of `chimera_ssm.image_classifier`."""
+        """Arguments of `chimera_lab.baselines.image_classifier`."""
         names = dict(enumerate(self.images.names))
         sizes = {name: getattr(recipe, name) for name in ("mixer", *SIZES)}
         return {**sizes, "id2label": names, "label2id": {name: label for label, name in names.items()}}

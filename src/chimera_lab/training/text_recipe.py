@@ -56,7 +56,7 @@ class TextRecipe(Recipe):
 
     def with_parameters(self, target: int) -> TextRecipe:
         """Positions beyond ``length`` are never trained, and do not count."""
-        from chimera_ssm.models import match_text_parameters
+        from chimera_lab.baselines import match_text_parameters
 
         sizes = match_text_parameters(target=target, **self.task().sizes(replace(self, positions=None)))
         return replace(self, hidden_size=sizes["hidden_size"])

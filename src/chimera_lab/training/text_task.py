@@ -41,7 +41,7 @@ class TextTask(Task):
     @cached_property
     def text(self) -> TextData:
         """Blocks of tokens and the tokenizer, made when first used."""
-        import chimera_ssm.models  # noqa: F401  (tokenizers of our models are found by their classes)
+        import chimera_lab.baselines  # noqa: F401  (registers the classes by which tokenizers are found)
 
         r = self.recipe
         return load_text(r.data, r.length, r.tokenizer, r.vocab_size, r.text_column, r.max_tokens)
@@ -70,12 +70,12 @@ class TextTask(Task):
             self.recipe = replace(self.recipe, max_tokens=None)
 
     def build_model(self, recipe: Recipe) -> nn.Module:
-        from chimera_ssm.models import text_model
+        from chimera_lab.baselines import text_model
 
         return text_model(**self.sizes(cast(TextRecipe, recipe)))
 
     def sizes(self, recipe: TextRecipe) -> dict[str, Any]:
-        """Arguments of `chimera_ssm.text_model`."""
+        """Arguments of `chimera_lab.baselines.text_model`."""
         tokenizer: Any = self.text.tokenizer
         return {
             **{name: getattr(recipe, name) for name in ("mixer", *SIZES)},

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import chimera_ssm
-from chimera_lab import cli
+from chimera_lab import baselines, cli
 from chimera_lab.cli.bench import alone, cases, graphs, measure, memory, point, report, scaling, table, works
 
 PROGRAM = "import sys\nfrom chimera_lab.cli import main\n"
@@ -292,7 +292,7 @@ def test_a_training_step_has_a_loss_and_all_gradients(monkeypatch):
 
     def small(name, **sizes):
         chosen["name"] = name
-        return chimera_ssm.image_classifier("chimera", hidden_size=16, num_hidden_layers=1, patch_size=16, **sizes)
+        return baselines.image_classifier("chimera", hidden_size=16, num_hidden_layers=1, patch_size=16, **sizes)
 
     monkeypatch.setattr(chimera_ssm, "create_model", small)
     steps = works.TrainingStep("chimera", 32, batch=2).build()
@@ -307,9 +307,9 @@ def test_a_text_step_has_a_loss_and_all_gradients(mixer, monkeypatch):
         sizes |= {"hidden_size": 16, "num_hidden_layers": 1, "num_heads": 2, "state_size": 4}
         return build("chimera" if which == "chimera_text_base" else which, **sizes)
 
-    build = chimera_ssm.text_model
+    build = baselines.text_model
     monkeypatch.setattr(chimera_ssm, "create_model", small)
-    monkeypatch.setattr(chimera_ssm, "text_model", small)
+    monkeypatch.setattr(baselines, "text_model", small)
     steps = works.TextStep(mixer, 24, batch=2).build()
     assert steps.function().item() == pytest.approx(math.log(30_522), rel=0.05)  # nothing is known yet
     steps.forward_backward()

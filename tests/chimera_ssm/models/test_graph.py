@@ -8,11 +8,12 @@ import torch
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModel
 
+import chimera_lab.baselines  # noqa: F401  (registers the baseline mixers)
 import chimera_ssm as chimera
 from chimera_ssm import ChimeraForGraphs, ChimeraGraphConfig, ChimeraGraphModel
 from chimera_ssm.models.graph import losses, modeling
 from chimera_ssm.models.graph.configuration import ATOM, BOND
-from chimera_ssm.models.graph.layers import GCNPlus, Graphs
+from chimera_ssm.models.graph.convolutions import GCNPlus, GraphStructure
 from chimera_ssm.models.graph.norms import GraphNorm
 from chimera_ssm.topology import minimum_degree
 from chimera_ssm.topology.from_edge_index import Wiring, restore_wiring, wire
@@ -131,7 +132,7 @@ def test_the_model_is_what_it_says(arrangement):
         merged, mean = chimera.merge_edges(edge_index, e)
         return layer.mixer(layer.mixer_norm(h), chimera.Graph(11, merged), mean)
 
-    graphs = Graphs(None, edge_index, None)
+    graphs = GraphStructure(None, edge_index, None)
     for layer in body.layers:
         normed = layer.local.norm(h)
         y, updated = layer.local.conv(normed, e, graphs)
@@ -326,7 +327,11 @@ def test_losses():
 def test_a_layer_is_its_equation(local, arrangement, mlp_ratio):
     layer = build(local=local, arrangement=arrangement, mlp_ratio=mlp_ratio).eval().chimera.layers[0]
     _, edge_index, _, batch = molecules()
-    x, edge, graphs = torch.randn(11, 16), torch.randn(17, 16), Graphs(wire(edge_index, 11, batch), edge_index, batch)
+    x, edge, graphs = (
+        torch.randn(11, 16),
+        torch.randn(17, 16),
+        GraphStructure(wire(edge_index, 11, batch), edge_index, batch),
+    )
     near, updated = x, edge
     if local == "gcn_plus":
         near = layer.local.norm(layer.local.conv(x, edge_index, edge)).relu()
@@ -349,7 +354,7 @@ def test_a_layer_is_its_equation(local, arrangement, mlp_ratio):
 def test_gated_gcn_updates_edges(edge_messages):
     conv = build(local="gated_gcn", edge_messages=edge_messages).eval().chimera.layers[0].local.conv
     x, edge_index, edge = torch.randn(11, 16), molecules()[1], torch.randn(17, 16)
-    y, updated = conv(x, edge, Graphs(None, edge_index, None))
+    y, updated = conv(x, edge, GraphStructure(None, edge_index, None))
     at_target, at_source, own, value = conv.node(x).chunk(4, -1)
     for e, (j, i) in enumerate(edge_index.t().tolist()):
         opening = at_target[i] + at_source[j] + conv.edge(edge[e])
@@ -422,7 +427,7 @@ def bad_x():
         (lambda: build(hidden_size=0), "hidden_size must be an integer of at least 1, found 0"),
         (lambda: build(node_features=[3, 0]), "node_features must be an integer of at least 1, found 0"),
         (lambda: build(dropout=1.0), "dropout must be from 0 to below 1"),
-        (lambda: build(mixer="gine", edge_features=None), "gine needs features of edges"),
+        (lambda: build(mixer="gine", edge_features=None), "gine needs edge features"),
         (
             lambda: build("gps", hidden_size=16, num_heads=3),
             "divisible by num_heads for the attention of gps, found 16 features and 3 heads",

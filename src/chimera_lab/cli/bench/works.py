@@ -128,7 +128,9 @@ class TrainingStep:
         sizes = {"num_labels": 1000, "image_size": self.image_size}
         if self.mixer == "chimera":
             return chimera.create_model("chimera_image_base", **sizes)
-        return chimera.image_classifier(self.mixer, num_hidden_layers=12, **sizes)
+        from chimera_lab import baselines
+
+        return baselines.image_classifier(self.mixer, num_hidden_layers=12, **sizes)
 
     def build(self) -> Steps:
         import torch
@@ -156,7 +158,9 @@ class TextStep:
         """``chimera_text_base`` or BERT-B."""
         if self.mixer == "chimera":
             return chimera.create_model("chimera_text_base")
-        return chimera.text_model(self.mixer, num_hidden_layers=12, max_length=max(512, self.length), dropout=0.0)
+        from chimera_lab import baselines
+
+        return baselines.text_model(self.mixer, num_hidden_layers=12, max_length=max(512, self.length), dropout=0.0)
 
     def build(self) -> Steps:
         import torch
