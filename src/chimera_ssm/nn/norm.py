@@ -102,6 +102,6 @@ def _kernels_support(x: Tensor, gate: Tensor | None, weight: Tensor) -> bool:
 
 
 def _head_norm_cpu(x: Tensor, V: Tensor | None, skip: Tensor | None, gate: Tensor | None, weight: Tensor) -> Tensor:
-    from chimera_ssm.nn.norm_cpu import FusedHeadNorm  # imports Numba, which is optional and slow to load
+    from chimera_ssm.nn.norm_cpu import FusedHeadNorm  # Numba is optional and slow to load
 
     return FusedHeadNorm.apply(x, V, skip, gate, weight)

@@ -51,9 +51,7 @@ class WindowConv(LocalConv):
             with torch.autocast("cpu", enabled=False):
                 return self.forward(x.float(), topology, activate).to(x.dtype)
         if activate and x.numel() and self.bias.numel() % 16 == 0 and can_use_kernels(x):
-            from chimera_ssm.nn.window_conv_cpu import (
-                ActivatedWindow,  # imports Numba, which is optional and slow to load
-            )
+            from chimera_ssm.nn.window_conv_cpu import ActivatedWindow  # Numba is optional and slow to load
 
             return ActivatedWindow.apply(x, *self._taps(x), self._table(topology, x))
         # Each part of a batch, even of a batch of one, has its own shape and direction.

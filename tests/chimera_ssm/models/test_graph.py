@@ -390,7 +390,10 @@ def test_positions():
     assert not torch.allclose(found, model(*inputs, positions=-positions).logits)
     with pytest.raises(ValueError, match=r"positions must have shape \[11, 4\], a row for each node, found \[11, 3\]"):
         model(*inputs, positions=positions[:, :3])
-    with pytest.raises(ValueError, match=r"positions go with a model with position_features, found 4 .* no positions"):
+    with pytest.raises(
+        ValueError,
+        match=r"positions are required by a model with position_features, .* found position_features=4 and no positions",
+    ):
         model(*inputs)
 
 

@@ -113,7 +113,7 @@ def test_the_undirected_line_has_the_papers_size_too():
         (lambda: build()(tokens(1, 5), position_ids=torch.arange(5)), "leave position_ids out; .* seq_idx"),
         (
             lambda: build(head=ChimeraForSequenceClassification)(tokens(1, 5), seq_idx=torch.ones(1, 5)),
-            "a row of its own: pad the batch",
+            "needs one text per row: pad the batch",
         ),
     ],
 )

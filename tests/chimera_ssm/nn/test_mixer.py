@@ -378,8 +378,8 @@ RING = chimera.Graph(3, [[0, 1, 2], [1, 2, 0]])
             lambda: chimera.Chimera(32, edge_dim=2)(X.expand(6, -1, -1), RING, torch.rand(2, 3, 3, 2)),
             r"leading dimensions of edge_attr must broadcast to those of x, \[6\], found \[2, 3\]",
         ),
-        (lambda: chimera.Chimera(32)(X, RING, torch.rand(3, 2)), "edge_attr is needed by a mixer with edge_dim"),
-        (lambda: chimera.Chimera(32, edge_dim=2)(X, RING), "edge_attr is needed by a mixer with edge_dim"),
+        (lambda: chimera.Chimera(32)(X, RING, torch.rand(3, 2)), "edge_attr is required by a mixer with edge_dim"),
+        (lambda: chimera.Chimera(32, edge_dim=2)(X, RING), "edge_attr is required by a mixer with edge_dim"),
         (
             lambda: chimera.Chimera(32, edge_dim=2)(X, RING, torch.rand(2, 2)),
             r"edge_attr must have shape \[..., 3, 2\]",
