@@ -10,6 +10,7 @@ from transformers import AutoConfig, AutoModel
 
 import chimera_lab.baselines  # noqa: F401  (registers the baseline mixers)
 import chimera_ssm as chimera
+from chimera_lab.data.graph_store import KeepPlan
 from chimera_ssm import ChimeraForGraphs, ChimeraGraphConfig, ChimeraGraphModel
 from chimera_ssm.models.graph import losses, modeling
 from chimera_ssm.models.graph.configuration import ATOM, BOND
@@ -224,7 +225,7 @@ def test_what_is_given_beside_data_of_pyg_wins(whole):
     model = model if whole else model.chimera
     x, edge_index, edge_attr, batch = molecules()
     data = Batch.from_data_list([
-        chimera.KeepPlan()(Data(x=x, edge_index=edge_index, edge_attr=edge_attr, positions=torch.randn(11, 4)))
+        KeepPlan()(Data(x=x, edge_index=edge_index, edge_attr=edge_attr, positions=torch.randn(11, 4)))
     ])  # fmt: skip
     inputs = {"edge_index": edge_index, "edge_attr": edge_attr, "batch": None, "positions": data.positions}
     others = {
@@ -247,7 +248,7 @@ def test_a_compiled_model_breaks_where_it_finds_its_graphs():
     model = build().double().eval()
     run = torch.compile(model, backend="aot_eager")
     x, edge_index, edge_attr, batch = molecules()
-    data = Batch.from_data_list([chimera.KeepPlan()(Data(x=x, edge_index=edge_index, edge_attr=edge_attr))] * 2)
+    data = Batch.from_data_list([KeepPlan()(Data(x=x, edge_index=edge_index, edge_attr=edge_attr))] * 2)
     for inputs in [(x, edge_index, edge_attr, batch), (x, edge_index.flip(0), edge_attr, batch), (data,)]:
         results = []
         for function in (run, model):
@@ -392,7 +393,7 @@ def test_positions():
         model(*inputs, positions=positions[:, :3])
     with pytest.raises(
         ValueError,
-        match=r"positions are required by a model with position_features, .* found position_features=4 and no positions",
+        match=r"found position_features=4 and no positions",
     ):
         model(*inputs)
 
@@ -493,8 +494,8 @@ def test_plans_come_with_the_graphs_of_pyg(monkeypatch, tmp_path):
         here, own = batch == g, batch[edge_index[0]] == g
         start = int(here.nonzero()[0])
         graphs.append(Data(x=x[here], edge_index=edge_index[:, own] - start, edge_attr=edge_attr[own]))
-    planned = [chimera.KeepPlan()(graph) for graph in graphs]
-    empty = chimera.KeepPlan()(Data(x=x[:0], edge_index=edge_index[:, :0], edge_attr=edge_attr[:0]))
+    planned = [KeepPlan()(graph) for graph in graphs]
+    empty = KeepPlan()(Data(x=x[:0], edge_index=edge_index[:, :0], edge_attr=edge_attr[:0]))
     torch.save(planned, tmp_path / "planned.pt")  # as a data set keeps them
     again = torch.load(tmp_path / "planned.pt", weights_only=False)
     monkeypatch.setattr(minimum_degree, "best_order", None)  # nothing is ordered again
@@ -508,7 +509,7 @@ def test_plans_are_read_without_trusting_the_file(edges, tmp_path):
     from torch_geometric.data import Data
 
     edge_index = torch.tensor(edges, dtype=torch.long)
-    torch.save(chimera.KeepPlan()(Data(x=torch.randn(3, 2), edge_index=edge_index)).wiring, tmp_path / "wiring.pt")
+    torch.save(KeepPlan()(Data(x=torch.randn(3, 2), edge_index=edge_index)).wiring, tmp_path / "wiring.pt")
     assert torch.load(tmp_path / "wiring.pt", weights_only=True).fits(edge_index, 3)
 
 
@@ -562,7 +563,7 @@ def test_a_plan_is_not_used_for_another_graph(how, batched, monkeypatch):
     model = build().double().eval()
     graphs = [Data(x=x[6:9], edge_index=edge_index[:, 12:] - 6, edge_attr=edge_attr[12:]) for _ in range(2)]
     graphs.append(Data(x=x[:6], edge_index=edge_index[:, :12], edge_attr=edge_attr[:12]))
-    planned = [changed(chimera.KeepPlan()(graph), how) for graph in graphs]
+    planned = [changed(KeepPlan()(graph), how) for graph in graphs]
     data = Batch.from_data_list(planned) if batched else planned[0]
     batch = data.batch if batched else torch.zeros(len(data.x), dtype=torch.long)
     expected = model(data.x, data.edge_index, data.edge_attr, batch).logits
@@ -578,7 +579,7 @@ def test_plans_of_a_batch_are_those_of_its_graphs(resolvent, monkeypatch):
     x, edge_index, edge_attr, batch = molecules()
     model = build(resolvent=resolvent).double().eval()
     expected = model(x, edge_index, edge_attr, batch).logits
-    one, many = (chimera.KeepPlan()(Data(x=x, edge_index=edge_index, edge_attr=edge_attr, batch=b))
+    one, many = (KeepPlan()(Data(x=x, edge_index=edge_index, edge_attr=edge_attr, batch=b))
                  for b in (None, batch))  # fmt: skip
     assert [part.num_nodes for part in many.wiring.topology.parts] == [6, 3, 2]
     assert all(part.elimination_order is not None for part in many.wiring.topology.parts)
@@ -587,7 +588,7 @@ def test_plans_of_a_batch_are_those_of_its_graphs(resolvent, monkeypatch):
     monkeypatch.setattr(modeling, "wire", None)
     torch.testing.assert_close(model(many).logits, expected)
     loaded = Batch.from_data_list([Data(x=x[:6], edge_index=edge_index[:, :12], edge_attr=edge_attr[:12])] * 2)
-    torch.testing.assert_close(model(chimera.KeepPlan()(loaded)).logits, expected[[0, 0]])
+    torch.testing.assert_close(model(KeepPlan()(loaded)).logits, expected[[0, 0]])
 
 
 def test_a_batch_without_nodes():
@@ -595,4 +596,4 @@ def test_a_batch_without_nodes():
 
     empty = Data(x=torch.empty(0, 9).long(), edge_index=torch.empty(2, 0).long(), edge_attr=torch.empty(0, 3).long())
     with pytest.raises(ValueError, match="there are no nodes"):
-        build()(Batch.from_data_list([chimera.KeepPlan()(empty)]))
+        build()(Batch.from_data_list([KeepPlan()(empty)]))

@@ -252,7 +252,7 @@ def test_only_causal_mixers_step(name):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"edge_dim": 5}, "knows no features of edges, and this mixer has edge_dim=5; call it on the whole line"),
+        ({"edge_dim": 5}, "does not support edge features, and this mixer has edge_dim=5; call it on the whole line"),
         ({"solver": chimera.Neumann(1)}, r"is exact, and this mixer approximates by Neumann\(terms=1.*whole line"),
         ({"solver": chimera.Neumann()}, "approximates by Neumann"),
     ],
