@@ -21,7 +21,8 @@ def texts(settings):
 
 def images(settings):
     """Noise of 14 × 14 patches."""
-    return {"pixel_values": torch.randn(2, 3, 14 * settings["patch_size"], 14 * settings["patch_size"])}
+    side = 14 * chimera.ChimeraImageConfig(**settings).patch_size
+    return {"pixel_values": torch.randn(2, 3, side, side)}
 
 
 def graphs(settings):

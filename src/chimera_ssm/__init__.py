@@ -28,17 +28,15 @@ _HOMES = {
         "mix", "select_solver", "set_workspace_limit", "solve",
     ),
     "nn": (
-        "Block", "Chimera", "ChimeraConv", "DropPath", "Hyena", "Kind", "M2", "MLPMixer", "MixerState",
-        "NeighbourConv", "OnDAG",
-        "OnGraph", "OnGrid", "OnLine", "OnRaster", "OnTwoLines", "OnUndirectedLine", "S4", "WindowConv",
-        "influence",
-        "mark_undecayed", "resolvent_share",
+        "Block", "Chimera", "ChimeraConv", "DropPath", "Kind", "MixerState", "NeighbourConv", "OnDAG", "OnGraph",
+        "OnGrid", "OnLine", "OnRaster", "OnTwoLines", "OnUndirectedLine", "WindowConv", "influence",
+        "no_weight_decay", "resolvent_share",
     ),
     "models": (
         "ChimeraForGraphs", "ChimeraForImageClassification", "ChimeraForMaskedLM", "ChimeraForQuestionAnswering",
         "ChimeraForSequenceClassification", "ChimeraForTokenClassification", "ChimeraGraphConfig", "ChimeraGraphModel",
         "ChimeraImageConfig", "ChimeraImageModel", "ChimeraImageProcessor", "ChimeraTextConfig", "ChimeraTextModel",
-        "create_model", "image_classifier", "list_models", "match_parameters", "match_text_parameters", "text_model",
+        "create_model", "list_models",
     ),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+import chimera_lab.baselines  # noqa: F401  (registers the baseline mixers)
 from chimera_lab.training.files import read_json, reading
 from chimera_lab.training.kinds import create_task
 from chimera_lab.training.run import Run, open_run

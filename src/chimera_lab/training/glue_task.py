@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-import chimera_ssm.models  # noqa: F401  (registers our classes with transformers)
+import chimera_lab.baselines  # noqa: F401  (registers our classes with transformers)
 from chimera_lab.data.glue import TASKS, Texts, Tokenised, load_glue
 from chimera_lab.data.samples import Samples
 from chimera_lab.training.files import reading, require

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from chimera_lab.training.model_settings import model_settings
 from chimera_lab.training.recipe import Recipe
 from chimera_lab.training.settings import setting
-from chimera_ssm.models.graph.configuration import CHOICES, ChimeraGraphConfig
+from chimera_ssm.models.graph.configuration import ChimeraGraphConfig
 
 _Model: Any = model_settings(
-    ChimeraGraphConfig, CHOICES,
+    ChimeraGraphConfig,
     exclude=(
         "node_features", "edge_features", "position_features", "eigenvectors", "level", "problem_type", "label_mean",
-        "label_std", "initializer_range",
+        "label_std", "initializer_range", "mixer",
     ),
     hidden_size=64, num_hidden_layers=4, state_size=16, dropout=0.0,
 )  # fmt: skip
@@ -34,6 +34,9 @@ class GraphRecipe(_Model, Recipe):
         "nci", "nci, rings:1-16, an LRGB name, superpixels:FOLDER, a csv or folder of molecules, or pyg:Class/name",
         at_eval=True, place=("nci", "superpixels:"),
     )  # fmt: skip
+    mixer: Literal["chimera", "gcn", "gcn_plus", "gine", "gated_gcn", "gps"] = setting(
+        "chimera", "Chimera or a baseline; gps: GatedGCN with attention"
+    )
     part: Literal["test", "validation"] = setting("test", "the part of the data set to evaluate on", at_eval=True)
     smiles: str = setting("smiles", "csv: the column of SMILES", at_eval=True)
     targets: str = setting("y", "csv: the columns of labels, separated by commas", at_eval=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from chimera_lab.baselines import matching_width  # and registers the baseline mixers
 from chimera_lab.data.graph import load_graphs
 from chimera_lab.data.graph_data import GraphData
 from chimera_lab.data.molecules import CLASSES, LABELS
@@ -21,7 +22,6 @@ from chimera_lab.training.graph_recipe import GraphRecipe
 from chimera_lab.training.saving import save_model
 from chimera_lab.training.task import StepOutput, Task
 from chimera_ssm.models import ChimeraForGraphs, ChimeraGraphConfig
-from chimera_ssm.models.width import matching_width
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
@@ -108,7 +108,9 @@ class GraphTask(Task):
 
     def build_model(self, recipe: GraphRecipe) -> nn.Module:
         positions = {"eigenvectors": recipe.eigenvectors, "position_features": recipe.eigenvectors + recipe.walks}
-        return ChimeraForGraphs(ChimeraGraphConfig(**recipe.model_values(), **self.facts, **positions))
+        return ChimeraForGraphs(
+            ChimeraGraphConfig(mixer=recipe.mixer, **recipe.model_values(), **self.facts, **positions)
+        )
 
     def match_parameters(self, target: int) -> GraphRecipe:
         recipe = self.recipe

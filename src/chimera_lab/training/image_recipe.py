@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from chimera_lab.training.model_settings import model_settings
 from chimera_lab.training.recipe import Recipe
 from chimera_lab.training.settings import setting
-from chimera_ssm.models.image.configuration import CHOICES, ChimeraImageConfig
+from chimera_ssm.models.image.configuration import ChimeraImageConfig
 
 _Model: Any = model_settings(
-    ChimeraImageConfig, CHOICES, exclude=("mixer", "expand", "groups", "initializer_range"),
+    ChimeraImageConfig, exclude=("mixer", "expand", "groups", "initializer_range"),
     hidden_size=64, num_hidden_layers=4, patch_size=1, state_size=16,
 )  # fmt: skip
 

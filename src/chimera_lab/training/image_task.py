@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from chimera_lab.baselines import image_classifier, match_parameters
 from chimera_lab.data.augment import Augmentation, EvalTransform, mix_batch
 from chimera_lab.data.image import ImageData, Transformed, load_images
 from chimera_lab.data.samples import Samples
@@ -17,7 +18,7 @@ from chimera_lab.training.files import read_json, write_json
 from chimera_lab.training.image_recipe import ImageRecipe
 from chimera_lab.training.saving import save_model
 from chimera_lab.training.task import StepOutput, Task
-from chimera_ssm.models import ChimeraImageProcessor, image_classifier, match_parameters
+from chimera_ssm.models import ChimeraImageProcessor
 
 if TYPE_CHECKING:
     from torchmetrics import Metric

@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, make_dataclass
 from types import SimpleNamespace
-from typing import Any, ClassVar, Literal, get_type_hints
+from typing import Any, ClassVar, Literal, get_origin, get_type_hints
+
+from transformers import PreTrainedConfig
 
 from chimera_lab.training.settings import Settings, setting
 
@@ -32,36 +34,41 @@ class ModelSettings(Settings):
         return {name: getattr(self, name) for name in self.model_names}
 
 
-def model_settings(
-    config: Any, choices: Mapping[str, Sequence[Any]], exclude: Sequence[str] = (), **defaults: Any
-) -> Any:
+def model_settings(config: Any, exclude: Sequence[str] = (), **defaults: Any) -> Any:
     """A base class for recipes: each hyperparameter that a configuration declares becomes a setting.
 
     Name, type, default, choices and documentation are those of the configuration. A recipe may declare a
     hyperparameter again to change these.
 
     Args:
-        config: a subclass of `PreTrainedConfig`, documented by an ``Args`` section. An entry up to its first full stop,
-            colon or semicolon appears in ``--help``.
-        choices: the values of those hyperparameters that have a fixed list of them.
+        config: a subclass of `PreTrainedConfig` with a class method ``choices``, documented by an ``Args`` section, as
+            are its bases. An entry up to its first full stop, colon or semicolon appears in ``--help``.
         exclude: hyperparameters that follow from the data, or keep the configuration's default.
         defaults: values that differ from the configuration's defaults.
     """
-    docs = dict(_ENTRY.findall(inspect.getdoc(config) or ""))
-    declared = {name: kind for name, kind in config.__annotations__.items() if name not in exclude}
-    types = get_type_hints(SimpleNamespace(__annotations__=declared), vars(sys.modules[config.__module__]))
+    classes = [c for c in reversed(config.__mro__) if issubclass(c, PreTrainedConfig) and c is not PreTrainedConfig]
+    docs = {name: text for c in classes for name, text in _ENTRY.findall(inspect.getdoc(c) or "")}
+    types = {name: kind for c in classes for name, kind in _declared(c).items() if name not in exclude}
+    choices = config.choices()
     fields = [
         (
             name,
             _with_choices(types[name], choices.get(name)),
             setting(defaults.get(name, getattr(config, name)), _summary(docs[name])),
         )
-        for name in declared
+        for name in types
     ]
-    names = {"model_config": config, "model_names": tuple(declared)}
+    names = {"model_config": config, "model_names": tuple(types)}
     return make_dataclass(
         f"{config.__name__}Settings", fields, bases=(ModelSettings,), namespace=names, frozen=True, kw_only=True
     )
+
+
+def _declared(config: Any) -> dict[str, Any]:
+    """The types of the fields that a class itself declares."""
+    own = SimpleNamespace(__annotations__=inspect.get_annotations(config))
+    types = get_type_hints(own, vars(sys.modules[config.__module__]))
+    return {name: kind for name, kind in types.items() if name != "model_type" and get_origin(kind) is not ClassVar}
 
 
 def _with_choices(kind: Any, choices: Sequence[Any] | None) -> Any:

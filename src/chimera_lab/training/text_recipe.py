@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from chimera_lab.training.model_settings import model_settings
 from chimera_lab.training.recipe import Recipe
 from chimera_lab.training.settings import setting
-from chimera_ssm.models.text.configuration import CHOICES, ChimeraTextConfig
+from chimera_ssm.models.text.configuration import ChimeraTextConfig
 
 _Model: Any = model_settings(
-    ChimeraTextConfig, CHOICES,
+    ChimeraTextConfig,
     exclude=(
         "mixer", "vocab_size", "groups", "max_length", "classifier_dropout", "initializer_range",
         "tie_word_embeddings", "pad_token_id",

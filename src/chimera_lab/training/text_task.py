@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from chimera_lab.baselines import match_text_parameters, text_model
 from chimera_lab.data.samples import Samples
 from chimera_lab.data.text import IGNORED, Masked, TextData, load_text
 from chimera_lab.training.files import require
@@ -17,7 +18,6 @@ from chimera_lab.training.perplexity import Perplexity
 from chimera_lab.training.saving import max_tokens, save_tokenizer, save_with_tokenizer
 from chimera_lab.training.task import StepOutput, Task
 from chimera_lab.training.text_recipe import TextRecipe
-from chimera_ssm.models import match_text_parameters, text_model
 
 if TYPE_CHECKING:
     from torchmetrics import Metric

@@ -76,12 +76,12 @@ def grid_adjacency(
         injection: as in `dag_adjacency`.
         node_mask: as in `dag_adjacency`.
     """
-    axes = topology.found(num_axes)
+    axes = topology.cached(num_axes)
     if delta.dim() < 3 or delta.shape[-2] != axes:
         raise ValueError(f"delta must have shape [..., H, {axes}, T] for {topology!r}, found {list(delta.shape)}")
     delta = check_steps("delta", delta, topology)
     source, target = ends(topology, delta.device)
-    flat, start = delta.flatten(-2), topology.found(edge_axis, delta.device) * topology.num_nodes
+    flat, start = delta.flatten(-2), topology.cached(edge_axis, delta.device) * topology.num_nodes
     return _adjacency(
         topology,
         at(flat, start + target),
@@ -142,7 +142,7 @@ def _adjacency(
         degree = sum_at(alive.long(), target, topology.num_nodes)
         delta, weight = delta.masked_fill(~alive, 0), weight.masked_fill(~alive, 0)
     divisor = None
-    if topology.found(paths_join):  # otherwise every n_i is one
+    if topology.cached(paths_join):  # otherwise every n_i is one
         divisor = degree.clamp(min=1).to(own.dtype)
         divisor = divisor.sqrt() if normalize == "sqrt" else divisor
         weight = weight / at(divisor, target)

@@ -48,7 +48,7 @@ def undirected_line_adjacency(
         node_mask: True where there is a node, ``[..., T]``. A masked node loses its edges and injects nothing.
     """
     check_gamma(gamma, GAMMA_MAX)
-    if not topology.found(are_undirected_lines):
+    if not topology.cached(are_undirected_lines):
         raise TopologyError(
             f"this parameterisation needs undirected lines, found {topology!r}; use graph_adjacency for other graphs"
         )

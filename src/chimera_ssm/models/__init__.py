@@ -17,10 +17,7 @@ from chimera_ssm.models.image import (
     ChimeraImageConfig,
     ChimeraImageModel,
     ChimeraImageProcessor,
-    image_classifier,
-    match_parameters,
 )
-from chimera_ssm.models.image.classifiers import MixerViTConfig, MixerViTForImageClassification
 from chimera_ssm.models.registry import create_model, list_models
 from chimera_ssm.models.text import (
     ChimeraForMaskedLM,
@@ -29,17 +26,12 @@ from chimera_ssm.models.text import (
     ChimeraForTokenClassification,
     ChimeraTextConfig,
     ChimeraTextModel,
-    match_text_parameters,
-    text_model,
 )
 
 AutoConfig.register(ChimeraImageConfig.model_type, ChimeraImageConfig)
 AutoModel.register(ChimeraImageConfig, ChimeraImageModel)
 AutoModelForImageClassification.register(ChimeraImageConfig, ChimeraForImageClassification)
 AutoImageProcessor.register(ChimeraImageConfig, image_processor_classes={"pil": ChimeraImageProcessor})
-AutoConfig.register(MixerViTConfig.model_type, MixerViTConfig)
-AutoModelForImageClassification.register(MixerViTConfig, MixerViTForImageClassification)
-AutoImageProcessor.register(MixerViTConfig, image_processor_classes={"pil": ChimeraImageProcessor})
 AutoConfig.register(ChimeraGraphConfig.model_type, ChimeraGraphConfig)
 AutoModel.register(ChimeraGraphConfig, ChimeraGraphModel)
 
@@ -65,9 +57,5 @@ __all__ = [
     "ChimeraTextConfig",
     "ChimeraTextModel",
     "create_model",
-    "image_classifier",
     "list_models",
-    "match_parameters",
-    "match_text_parameters",
-    "text_model",
 ]

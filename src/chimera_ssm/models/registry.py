@@ -1,13 +1,12 @@
-"""Models by name."""
+"""Presets: models by name."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import nn
-from transformers import BertForMaskedLM
 
 from chimera_ssm.errors import did_you_mean
 from chimera_ssm.models.graph import ChimeraForGraphs
@@ -15,39 +14,44 @@ from chimera_ssm.models.graph.presets import PRESETS as GRAPH_PRESETS
 from chimera_ssm.models.image import ChimeraForImageClassification
 from chimera_ssm.models.image.presets import PRESETS as IMAGE_PRESETS
 from chimera_ssm.models.text import ChimeraForMaskedLM
-from chimera_ssm.models.text.presets import BERT_PRESETS
 from chimera_ssm.models.text.presets import PRESETS as TEXT_PRESETS
 
-#: For each name the class of the model, which knows that of its configuration, and the configuration's settings.
-PRESETS: dict[str, tuple[Any, dict[str, Any]]] = {
-    name: (model, settings)
-    for model, presets in (
-        (ChimeraForImageClassification, IMAGE_PRESETS),
-        (ChimeraForMaskedLM, TEXT_PRESETS),
-        (BertForMaskedLM, BERT_PRESETS),
-        (ChimeraForGraphs, GRAPH_PRESETS),
-    )
-    for name, settings in presets.items()
-}
+#: The class of each model, which knows the class of its configuration, and the settings of the configuration.
+_PRESETS: dict[str, tuple[Any, dict[str, Any]]] = {}
+
+
+def register_presets(model: Any, presets: Mapping[str, dict[str, Any]]) -> None:
+    """Make presets of a model class available to `create_model`.
+
+    Args:
+        model: class of the models, whose ``config_class`` is a dataclass.
+        presets: for each name, settings of the configuration.
+    """
+    _PRESETS.update({name: (model, settings) for name, settings in presets.items()})
+
+
+register_presets(ChimeraForImageClassification, IMAGE_PRESETS)
+register_presets(ChimeraForMaskedLM, TEXT_PRESETS)
+register_presets(ChimeraForGraphs, GRAPH_PRESETS)
 
 
 def list_models() -> list[str]:
     """Names of all presets."""
-    return sorted(PRESETS)
+    return sorted(_PRESETS)
 
 
 def create_model(name: str, **overrides: Any) -> nn.Module:
-    """Build a preset, also under ``torch.device("meta")``.
+    """Build a preset; works under ``torch.device("meta")``.
 
     Args:
         name: one of `list_models`.
-        overrides: fields of the model's configuration that should differ from the preset.
+        overrides: fields of the model's configuration that replace those of the preset.
 
     Example:
         >>> model = create_model("chimera_image_tiny", num_labels=100)
     """
-    _check_name("model", name, PRESETS)
-    model, settings = PRESETS[name]
+    _check_name("model", name, _PRESETS)
+    model, settings = _PRESETS[name]
     fields = {field.name for field in dataclasses.fields(model.config_class)} | {"num_labels"}
     for override in overrides:
         _check_name(f"setting of {name}", override, fields)

@@ -1,28 +1,21 @@
-"""Layers: the mixer, its local convolutions, the kinds of data it is for, the block around it, baselines."""
+"""Layers: the mixer, its local convolutions, the kinds of topologies it processes, and the block around it."""
 
 from chimera_ssm.nn.block import Block, DropPath
-from chimera_ssm.nn.conv import NeighbourConv, WindowConv
-from chimera_ssm.nn.decay import mark_undecayed
 from chimera_ssm.nn.graph_conv import ChimeraConv
-from chimera_ssm.nn.hyena import Hyena
-from chimera_ssm.nn.influence import influence
+from chimera_ssm.nn.inspection import influence, resolvent_share
 from chimera_ssm.nn.kinds import Kind, OnDAG, OnGraph, OnGrid, OnLine, OnRaster, OnTwoLines, OnUndirectedLine
-from chimera_ssm.nn.m2 import M2
+from chimera_ssm.nn.local_conv import NeighbourConv
 from chimera_ssm.nn.mixer import Chimera, MixerState
-from chimera_ssm.nn.mlp_mixer import MLPMixer
-from chimera_ssm.nn.s4 import S4
-from chimera_ssm.nn.share import resolvent_share
+from chimera_ssm.nn.norm import RMSNorm
+from chimera_ssm.nn.weight_decay import no_weight_decay
+from chimera_ssm.nn.window_conv import WindowConv
 
 __all__ = [
-    "M2",
-    "S4",
     "Block",
     "Chimera",
     "ChimeraConv",
     "DropPath",
-    "Hyena",
     "Kind",
-    "MLPMixer",
     "MixerState",
     "NeighbourConv",
     "OnDAG",
@@ -32,8 +25,9 @@ __all__ = [
     "OnRaster",
     "OnTwoLines",
     "OnUndirectedLine",
+    "RMSNorm",
     "WindowConv",
     "influence",
-    "mark_undecayed",
+    "no_weight_decay",
     "resolvent_share",
 ]

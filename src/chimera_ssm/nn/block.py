@@ -10,12 +10,12 @@ from chimera_ssm.topology import Topology
 
 
 class DropPath(nn.Module):
-    """Drops a whole sample's branch with a given probability in training, and scales up the others.
+    """Drops the residual branch of a sample with a given probability in training, and scales up the others.
 
     A sample is an entry of the leading dimensions and a part of the topology: in a packed batch, a graph.
 
     Args:
-        probability: of a branch to be dropped.
+        probability: probability of dropping a branch.
     """
 
     def __init__(self, probability: float = 0.0):

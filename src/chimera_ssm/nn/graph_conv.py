@@ -15,19 +15,19 @@ class ChimeraConv(nn.Module):
 
         y = (L ⊙ C B̄ᵀ) V,        L = (I − A)⁻¹
 
-    with A on the edges given: each node hears from every node that has a path to it, exactly. Duplicate edges are
-    merged, their features averaged; self-loops, isolated nodes and graphs without edges are as good as any.
+    with A on the given edges: every node is influenced by all nodes that have a path to it, exactly. Duplicate edges
+    are merged and their features averaged. Self-loops, isolated nodes and graphs without edges are supported.
 
     Args:
         in_channels: features of a node.
-        out_channels: features of a node afterwards; as before if omitted.
+        out_channels: output features of a node; ``in_channels`` if omitted.
         heads: H; ``max(1, expand · out_channels // 64)`` if omitted.
         state: N.
         edge_dim: features of an edge.
         expand: inner width in units of ``out_channels``.
         gate: whether to gate the output.
-        kind: ``OnGraph()`` if omitted, the resolvent of the graph; ``OnDAG()`` for its decomposition into
-            DAGs, which depends on how nodes are numbered.
+        kind: ``OnGraph()`` if omitted, the resolvent of the graph; ``OnDAG()`` for its decomposition into DAGs, which
+            depends on the numbering of the nodes.
         solver: the fastest exact one if omitted; ``Neumann(terms)`` truncates, by default at each graph's diameter.
 
     Shapes: ``x [T, in_channels]``, ``edge_index [2, E]``, ``edge_attr [E, edge_dim]``, ``batch [T]``, ascending →
@@ -53,8 +53,8 @@ class ChimeraConv(nn.Module):
         super().__init__()
         if in_channels < 1:
             raise ValueError(
-                f"in_channels must be at least 1, found {in_channels}; state the number of features of a node, "
-                "which is not found at the first call, as by some of PyG's layers"
+                f"in_channels must be at least 1, found {in_channels}; pass the number of features of a node: unlike "
+                "some layers of PyG, this one does not infer it at the first call"
             )
         self.in_channels = in_channels
         self.out_channels = in_channels if out_channels is None else out_channels
@@ -66,7 +66,7 @@ class ChimeraConv(nn.Module):
         )
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Initialize all parameters."""
         if isinstance(self.lin, nn.Linear):
             self.lin.reset_parameters()
         self.mixer.reset_parameters()
@@ -85,10 +85,10 @@ class ChimeraConv(nn.Module):
             x: ``[T, in_channels]``.
             edge_index: ``[2, E]``.
             edge_attr: ``[E, edge_dim]``; one feature may be ``[E]``.
-            batch: graph that each node belongs to; without it nodes are one graph, which takes longer. The result is
-                the same but for ``Neumann()``, which goes to the diameter of the whole, and `OnDAG`, which makes DAGs
-                of the whole.
-            batch_size: number of graphs, which is known from ``batch``; taken because PyG's layers take it.
+            batch: index of each node's graph; without it all nodes are one graph, which is slower. The result is the
+                same except for ``Neumann()``, which uses the diameter of the whole graph, and for `OnDAG`, which
+                decomposes the whole graph.
+            batch_size: ignored; accepted for compatibility with PyG's layers.
         """
         check_edge_index(edge_index)
         self._check_nodes(x)
@@ -101,12 +101,12 @@ class ChimeraConv(nn.Module):
 
     def _check_nodes(self, x: Tensor) -> None:
         if (found := instead_of_dense(x)) is not None:
-            raise ValueError(f"x must be a dense tensor, found {found}; sparse ones are converted with .to_dense()")
+            raise ValueError(f"x must be a dense tensor, found {found}; convert a sparse one with .to_dense()")
         if x.dim() != 2 or x.shape[1] != self.in_channels:
             raise ValueError(f"x must have shape [nodes, {self.in_channels}], found {list(x.shape)}")
 
     def _columns(self, edge_attr: Tensor, num_edges: int) -> Tensor:
-        """Features ``[E, edge_dim]``, of the edges as they were given."""
+        """Edge features as ``[E, edge_dim]``, in the order given."""
         found = list(edge_attr.shape)
         edge_attr = edge_attr.unsqueeze(1) if edge_attr.dim() == 1 else edge_attr
         if self.edge_dim is None:

@@ -19,7 +19,7 @@ def needs_parts(topologies: Sequence[Topology], *values: Tensor | None) -> bool:
 
     On other devices than a CPU they are not looked at, which would have to wait for the device.
     """
-    if topologies[0].num_parts == 1 or not any(topology.found(_is_swept) for topology in topologies):
+    if topologies[0].num_parts == 1 or not any(topology.cached(_is_swept) for topology in topologies):
         return False
     return not all(x is None or x.device.type != "cpu" or isfinite(x.detach().sum().item()) for x in values)
 

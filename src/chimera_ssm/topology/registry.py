@@ -142,18 +142,11 @@ class Identity:
         relatives = self.entry.find((make, "related"), repr(args), lambda: make(self.to("cpu"), *args), limit=64)
         return relatives if self.device.type == "cpu" else tuple(t.to(self.device) for t in relatives)
 
-    def found(self, make: Callable[..., Any], *args: Any) -> Any:  # until ops uses cached
-        """`cached` under its former name."""
-        return self.cached(make, *args)
+    def tensors(self, name: str, device: torch.device) -> Any:
+        """The arrays of an attribute, with or without a leading underscore in its name, as tensors on a device.
 
-    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:  # until ops uses cached
-        """The value of ``make()``, cached under ``key``."""
-        if torch.compiler.is_dynamo_compiling():
-            return make()
-        return self.entry.find("once", (key, self.device), make)
-
-    def tensors(self, name: str, device: torch.device) -> Any:  # until ops uses cached
-        """The attribute ``name``, with or without a leading underscore, as tensors on a device."""
+        They are cached, and must not be written to.
+        """
         return self.cached(_attribute, name, device=device)
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import chimera_ssm
-from chimera_lab import cli
+from chimera_lab import baselines, cli
 from chimera_lab.cli.bench import (
     cases,
     isolated,
@@ -321,7 +321,7 @@ def test_a_text_step_has_a_loss_and_all_gradients(mixer, monkeypatch):
 
     build = chimera_ssm.text_model
     monkeypatch.setattr(chimera_ssm, "create_model", small)
-    monkeypatch.setattr(chimera_ssm, "text_model", small)
+    monkeypatch.setattr(baselines, "text_model", small)
     steps = model_workloads.TextStep(mixer, 24, batch=2).build()
     assert steps.function().item() == pytest.approx(math.log(30_522), rel=0.05)  # nothing is known yet
     steps.forward_backward()

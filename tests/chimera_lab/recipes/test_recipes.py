@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from chimera_lab.baselines import image_classifier
 from chimera_lab.recipes import all_recipes, find_recipe
 from chimera_lab.training.settings import as_dict, from_dict
-from chimera_ssm.models import create_model, image_classifier
+from chimera_ssm.models import create_model
 
 # The paper's tables of hyperparameters, for ViT-B, Chimera-B, and Chimera-S where it differs; layers, heads and N of
 # Chimera-B and the evaluation's crop are of the authors' code.

@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 
 import chimera_ssm as chimera
+from chimera_lab import baselines
 from chimera_lab.show import picture, view
 from chimera_lab.show.loading import load
 from chimera_lab.show.models import show_model
@@ -197,7 +198,7 @@ def test_a_model_without_some_of_its_weights_is_refused(saved, tmp_path):
 def test_folders_without_a_chimera_are_refused(saved, tmp_path):
     with pytest.raises(ValueError, match="neither a run nor a saved model"):
         load(tmp_path)
-    vit = chimera.image_classifier("vit", hidden_size=16, num_hidden_layers=1, image_size=8, patch_size=4)
+    vit = baselines.image_classifier("vit", hidden_size=16, num_hidden_layers=1, image_size=8, patch_size=4)
     vit.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="only Chimera's models have resolvents"):
         load(tmp_path)

@@ -8,13 +8,13 @@ from scipy import stats
 from sklearn import metrics as truth
 from torch.nn import functional as F
 
+from chimera_lab.baselines import text_model
 from chimera_lab.data.glue import TASKS
 from chimera_lab.training.fit import evaluate, latest_checkpoint, train
 from chimera_lab.training.glue_recipe import GlueRecipe
 from chimera_lab.training.kinds import count_parameters, create_task, match_parameters
 from chimera_lab.training.run import Run, open_run
 from chimera_lab.training.saving import save_with_tokenizer
-from chimera_ssm.models import text_model
 from tests.chimera_lab.data.test_glue import FILES, write
 from tests.chimera_lab.training.tiny import CPU, what_remains
 

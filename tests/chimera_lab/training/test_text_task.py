@@ -220,7 +220,7 @@ def test_rotary_positions_are_relative_and_as_many_as_asked_for(tmp_path):
     """Shifted by ten places the text hears the same: with learned positions it does not."""
     from transformers import AutoModelForMaskedLM
 
-    from chimera_ssm.models import text_model
+    from chimera_lab.baselines import text_model
 
     torch.manual_seed(0)
     ids = torch.randint(5, 50, (1, 12))
@@ -238,7 +238,7 @@ def test_rotary_positions_are_relative_and_as_many_as_asked_for(tmp_path):
 
 
 def test_bert_has_whole_heads_of_about_64_features():
-    from chimera_ssm.models import text_model
+    from chimera_lab.baselines import text_model
 
     for width, heads in ((768, 12), (128, 4), (268, 4), (512, 8)):
         with torch.device("meta"):
@@ -247,7 +247,7 @@ def test_bert_has_whole_heads_of_about_64_features():
 
 
 def test_rotary_heads_have_pairs_of_features():
-    from chimera_ssm.models import text_model
+    from chimera_lab.baselines import text_model
 
     for width, heads in ((768, 12), (84, 3), (504, 7), (76, 2)):
         with torch.device("meta"):
@@ -258,7 +258,7 @@ def test_rotary_heads_have_pairs_of_features():
 
 
 def test_dropout_is_for_models_that_have_it():
-    from chimera_ssm.models import text_model
+    from chimera_lab.baselines import text_model
 
     for mixer in ("bert", "bert_rotary", "fnet"):
         with torch.device("meta"):
@@ -267,7 +267,7 @@ def test_dropout_is_for_models_that_have_it():
 
 
 def test_unknown_mixers_are_refused():
-    from chimera_ssm.models import text_model
+    from chimera_lab.baselines import text_model
 
     with pytest.raises(ValueError, match=r"mixer must be one of chimera, .*; found 'lstm'"):
         text_model("lstm")

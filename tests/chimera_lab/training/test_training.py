@@ -36,7 +36,7 @@ def finished(tmp_path_factory):
 
 
 def test_decay_is_for_matrices_alone():
-    from chimera_ssm.models import image_classifier
+    from chimera_lab.baselines import image_classifier
 
     model = image_classifier("chimera", hidden_size=16, num_hidden_layers=1, patch_size=2, image_size=8, num_channels=1)
     decayed, plain = parameter_groups(model, 0.05)

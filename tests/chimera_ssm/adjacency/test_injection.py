@@ -42,7 +42,7 @@ def test_hold_on_dags(topology, masked, step):
 @grids
 @MASKED
 def test_hold_on_grids(topology, masked):
-    delta, node_mask = steps(2, topology.found(num_axes), topology.num_nodes), mask_of(topology, masked)
+    delta, node_mask = steps(2, topology.cached(num_axes), topology.num_nodes), mask_of(topology, masked)
     assert_held(topology, chimera.grid_adjacency(topology, delta, injection="hold", node_mask=node_mask), node_mask)
 
 

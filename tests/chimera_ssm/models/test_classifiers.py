@@ -5,6 +5,7 @@ import torch
 from transformers import AutoModelForImageClassification, ViTForImageClassification
 
 import chimera_ssm as chimera
+from chimera_lab import baselines
 
 SIZES = {
     "hidden_size": 48, "num_hidden_layers": 3, "patch_size": 4, "image_size": 16, "num_channels": 1, "num_labels": 5,
@@ -18,7 +19,7 @@ ALL = pytest.mark.parametrize("mixer", MIXERS)
 @ALL
 @pytest.mark.parametrize("size", [(16, 16), (32, 32), (8, 24), (4, 4)])
 def test_any_image_size(mixer, size):
-    model = chimera.image_classifier(mixer, **SIZES, drop_path=0.2)
+    model = baselines.image_classifier(mixer, **SIZES, drop_path=0.2)
     outputs = model(pixel_values=torch.randn(2, 1, *size), labels=torch.tensor([0, 4]))
     assert outputs.logits.shape == (2, 5)
     outputs.loss.backward()
@@ -27,7 +28,7 @@ def test_any_image_size(mixer, size):
 
 def test_vit_is_the_one_of_transformers(tmp_path):
     torch.manual_seed(0)
-    model = chimera.image_classifier("vit", **SIZES, drop_path=0.5).eval()
+    model = baselines.image_classifier("vit", **SIZES, drop_path=0.5).eval()
     model.save_pretrained(tmp_path)
     twin = ViTForImageClassification.from_pretrained(tmp_path)
     pixels = torch.randn(2, 1, 16, 16)
@@ -38,8 +39,8 @@ def test_vit_is_the_one_of_transformers(tmp_path):
 
 def test_vit_sizes():
     with torch.device("meta"):
-        base = chimera.image_classifier("vit", num_hidden_layers=12, num_labels=1000)
-        small = chimera.image_classifier("vit", hidden_size=384, num_hidden_layers=12, num_labels=1000)
+        base = baselines.image_classifier("vit", num_hidden_layers=12, num_labels=1000)
+        small = baselines.image_classifier("vit", hidden_size=384, num_hidden_layers=12, num_labels=1000)
     assert base.num_parameters() == 86_567_656
     assert small.num_parameters() == 22_050_664
     assert (base.config.num_attention_heads, small.config.num_attention_heads) == (12, 6)
@@ -49,7 +50,7 @@ def test_vit_sizes():
 def test_a_mixer_in_place_of_attention(mixer):
     """Class token and positions, then layers of norm, mixer, norm and MLP with residuals; the class token is read."""
     torch.manual_seed(0)
-    model = chimera.image_classifier(mixer, **SIZES).eval()
+    model = baselines.image_classifier(mixer, **SIZES).eval()
     pixels, vit = torch.randn(2, 1, 16, 16), model.vit
     patches = vit.embeddings.patch_embeddings(pixels)
     x = torch.cat([vit.embeddings.cls_token.expand(2, -1, -1), patches], dim=1) + vit.embeddings.position_embeddings
@@ -58,13 +59,13 @@ def test_a_mixer_in_place_of_attention(mixer):
         x = x + layer.attention.mixer(layer.layernorm_before(x), line)
         x = x + layer.mlp(layer.layernorm_after(x))
     torch.testing.assert_close(model(pixels).logits, model.classifier(vit.layernorm(x)[:, 0]))
-    assert isinstance(layer.attention.mixer, {"s4_vit": chimera.S4, "hyena_vit": chimera.Hyena}[mixer])
+    assert isinstance(layer.attention.mixer, {"s4_vit": baselines.S4, "hyena_vit": baselines.Hyena}[mixer])
     assert layer.mlp.fc1.weight.shape == (4 * 48, 48)
 
 
 @IN_VIT
 def test_a_mixer_in_vit_comes_back_from_a_folder(mixer, tmp_path):
-    model = chimera.image_classifier(mixer, **SIZES).eval()
+    model = baselines.image_classifier(mixer, **SIZES).eval()
     model.save_pretrained(tmp_path)
     twin, info = AutoModelForImageClassification.from_pretrained(tmp_path, output_loading_info=True)
     assert not info["missing_keys"] | info["unexpected_keys"]
@@ -79,12 +80,12 @@ def test_a_mixer_in_vit_comes_back_from_a_folder(mixer, tmp_path):
 @pytest.mark.parametrize(("mixer", "parameters"), [("s4_vit", 81_250_024), ("hyena_vit", 87_325_672)])
 def test_sizes_of_vit_b_with_other_mixers(mixer, parameters):
     with torch.device("meta"):
-        model = chimera.image_classifier(mixer, num_hidden_layers=12, num_labels=1000)
+        model = baselines.image_classifier(mixer, num_hidden_layers=12, num_labels=1000)
     assert model.num_parameters() == parameters
 
 
 def test_vit_drops_whole_branches_of_samples():
-    model = chimera.image_classifier("vit", **SIZES, drop_path=0.5)
+    model = baselines.image_classifier("vit", **SIZES, drop_path=0.5)
     assert [layer.dropout.probability for layer in model.vit.layers] == [0, 0.25, 0.5]
     torch.manual_seed(0)
     layer, x = model.vit.layers[2], torch.randn(200, 5, 48)
@@ -97,29 +98,29 @@ def test_vit_drops_whole_branches_of_samples():
 @ALL
 @pytest.mark.parametrize("target", [60_000, 411_000, 5_000_000])
 def test_parameters_match(mixer, target):
-    sizes = chimera.match_parameters(mixer, target, **SIZES)
+    sizes = baselines.match_parameters(mixer, target, **SIZES)
     assert {**sizes, "hidden_size": 48} == SIZES
-    assert abs(chimera.image_classifier(mixer, **sizes).num_parameters() / target - 1) <= 0.03
+    assert abs(baselines.image_classifier(mixer, **sizes).num_parameters() / target - 1) <= 0.03
 
 
 @pytest.mark.parametrize("topology", ["2d", "fwd_rev", "fwd"])
 def test_parameters_match_across_topologies(topology):
-    target = chimera.image_classifier("chimera", **SIZES).num_parameters()
-    sizes = chimera.match_parameters("chimera", target, topology=topology, **SIZES)
-    assert abs(chimera.image_classifier("chimera", **sizes).num_parameters() / target - 1) <= 0.03
+    target = baselines.image_classifier("chimera", **SIZES).num_parameters()
+    sizes = baselines.match_parameters("chimera", target, topology=topology, **SIZES)
+    assert abs(baselines.image_classifier("chimera", **sizes).num_parameters() / target - 1) <= 0.03
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: chimera.image_classifier("mlp"), "one of chimera, s4, hyena, vit, s4_vit, hyena_vit; found 'mlp'"),
-        (lambda: chimera.match_parameters("mlp", 10), "mixer must be one of"),
+        (lambda: baselines.image_classifier("mlp"), "one of chimera, s4, hyena, vit, s4_vit, hyena_vit; found 'mlp'"),
+        (lambda: baselines.match_parameters("mlp", 10), "mixer must be one of"),
         (
-            lambda: chimera.match_parameters("s4", 10, **SIZES),
+            lambda: baselines.match_parameters("s4", 10, **SIZES),
             "no width gives s4 10 parameters within 3 %: the nearest, 1",
         ),
         (
-            lambda: chimera.match_parameters("chimera", 100_000, **{**SIZES, "num_heads": 64}),
+            lambda: baselines.match_parameters("chimera", 100_000, **{**SIZES, "num_heads": 64}),
             "multiples of 32, to keep heads whole",
         ),
     ],
@@ -132,7 +133,7 @@ def test_bad_input(call, message):
 @pytest.mark.parametrize(("width", "std"), [(768, 0.02), (48, 0.08)])
 def test_a_narrow_vit_begins_with_larger_weights(width, std):
     torch.manual_seed(0)
-    vit = chimera.image_classifier("vit", hidden_size=width, num_hidden_layers=1, image_size=8, patch_size=4)
+    vit = baselines.image_classifier("vit", hidden_size=width, num_hidden_layers=1, image_size=8, patch_size=4)
     weights = [p for name, p in vit.named_parameters() if name.endswith("weight") and p.shape == (width, width)]
     assert len(weights) >= 4
     for weight in weights:

@@ -8,14 +8,16 @@ import torch
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModel
 
+import chimera_lab.baselines  # noqa: F401  (registers the baseline mixers)
 import chimera_ssm as chimera
+from chimera_lab.data.graph_store import KeepPlan
 from chimera_ssm import ChimeraForGraphs, ChimeraGraphConfig, ChimeraGraphModel
 from chimera_ssm.models.graph import losses, modeling
 from chimera_ssm.models.graph.configuration import ATOM, BOND
-from chimera_ssm.models.graph.layers import GCNPlus, Graphs
+from chimera_ssm.models.graph.convolutions import GCNPlus, GraphStructure
 from chimera_ssm.models.graph.norms import GraphNorm
 from chimera_ssm.topology import minimum_degree
-from chimera_ssm.topology.from_edge_index import PyGTopology, from_edge_index
+from chimera_ssm.topology.from_edge_index import Wiring, restore_wiring, wire
 from chimera_ssm.topology.symbolic_lu import EliminationPlan
 
 pytest.importorskip("torch_geometric")
@@ -131,7 +133,7 @@ def test_the_model_is_what_it_says(arrangement):
         merged, mean = chimera.merge_edges(edge_index, e)
         return layer.mixer(layer.mixer_norm(h), chimera.Graph(11, merged), mean)
 
-    graphs = Graphs(None, edge_index, None)
+    graphs = GraphStructure(None, edge_index, None)
     for layer in body.layers:
         normed = layer.local.norm(h)
         y, updated = layer.local.conv(normed, e, graphs)
@@ -223,7 +225,7 @@ def test_what_is_given_beside_data_of_pyg_wins(whole):
     model = model if whole else model.chimera
     x, edge_index, edge_attr, batch = molecules()
     data = Batch.from_data_list([
-        chimera.KeepPlan()(Data(x=x, edge_index=edge_index, edge_attr=edge_attr, positions=torch.randn(11, 4)))
+        KeepPlan()(Data(x=x, edge_index=edge_index, edge_attr=edge_attr, positions=torch.randn(11, 4)))
     ])  # fmt: skip
     inputs = {"edge_index": edge_index, "edge_attr": edge_attr, "batch": None, "positions": data.positions}
     others = {
@@ -246,7 +248,7 @@ def test_a_compiled_model_breaks_where_it_finds_its_graphs():
     model = build().double().eval()
     run = torch.compile(model, backend="aot_eager")
     x, edge_index, edge_attr, batch = molecules()
-    data = Batch.from_data_list([chimera.KeepPlan()(Data(x=x, edge_index=edge_index, edge_attr=edge_attr))] * 2)
+    data = Batch.from_data_list([KeepPlan()(Data(x=x, edge_index=edge_index, edge_attr=edge_attr))] * 2)
     for inputs in [(x, edge_index, edge_attr, batch), (x, edge_index.flip(0), edge_attr, batch), (data,)]:
         results = []
         for function in (run, model):
@@ -329,7 +331,7 @@ def test_a_layer_is_its_equation(local, arrangement, mlp_ratio):
     x, edge, graphs = (
         torch.randn(11, 16),
         torch.randn(17, 16),
-        Graphs(from_edge_index(edge_index, 11, batch), edge_index, batch),
+        GraphStructure(wire(edge_index, 11, batch), edge_index, batch),
     )
     near, updated = x, edge
     if local == "gcn_plus":
@@ -353,7 +355,7 @@ def test_a_layer_is_its_equation(local, arrangement, mlp_ratio):
 def test_gated_gcn_updates_edges(edge_messages):
     conv = build(local="gated_gcn", edge_messages=edge_messages).eval().chimera.layers[0].local.conv
     x, edge_index, edge = torch.randn(11, 16), molecules()[1], torch.randn(17, 16)
-    y, updated = conv(x, edge, Graphs(None, edge_index, None))
+    y, updated = conv(x, edge, GraphStructure(None, edge_index, None))
     at_target, at_source, own, value = conv.node(x).chunk(4, -1)
     for e, (j, i) in enumerate(edge_index.t().tolist()):
         opening = at_target[i] + at_source[j] + conv.edge(edge[e])
@@ -389,7 +391,10 @@ def test_positions():
     assert not torch.allclose(found, model(*inputs, positions=-positions).logits)
     with pytest.raises(ValueError, match=r"positions must have shape \[11, 4\], a row for each node, found \[11, 3\]"):
         model(*inputs, positions=positions[:, :3])
-    with pytest.raises(ValueError, match=r"positions go with a model with position_features, found 4 .* no positions"):
+    with pytest.raises(
+        ValueError,
+        match=r"found position_features=4 and no positions",
+    ):
         model(*inputs)
 
 
@@ -426,7 +431,7 @@ def bad_x():
         (lambda: build(hidden_size=0), "hidden_size must be an integer of at least 1, found 0"),
         (lambda: build(node_features=[3, 0]), "node_features must be an integer of at least 1, found 0"),
         (lambda: build(dropout=1.0), "dropout must be from 0 to below 1"),
-        (lambda: build(mixer="gine", edge_features=None), "gine needs features of edges"),
+        (lambda: build(mixer="gine", edge_features=None), "gine needs edge features"),
         (
             lambda: build("gps", hidden_size=16, num_heads=3),
             "divisible by num_heads for the attention of gps, found 16 features and 3 heads",
@@ -489,8 +494,8 @@ def test_plans_come_with_the_graphs_of_pyg(monkeypatch, tmp_path):
         here, own = batch == g, batch[edge_index[0]] == g
         start = int(here.nonzero()[0])
         graphs.append(Data(x=x[here], edge_index=edge_index[:, own] - start, edge_attr=edge_attr[own]))
-    planned = [chimera.KeepPlan()(graph) for graph in graphs]
-    empty = chimera.KeepPlan()(Data(x=x[:0], edge_index=edge_index[:, :0], edge_attr=edge_attr[:0]))
+    planned = [KeepPlan()(graph) for graph in graphs]
+    empty = KeepPlan()(Data(x=x[:0], edge_index=edge_index[:, :0], edge_attr=edge_attr[:0]))
     torch.save(planned, tmp_path / "planned.pt")  # as a data set keeps them
     again = torch.load(tmp_path / "planned.pt", weights_only=False)
     monkeypatch.setattr(minimum_degree, "best_order", None)  # nothing is ordered again
@@ -499,7 +504,25 @@ def test_plans_come_with_the_graphs_of_pyg(monkeypatch, tmp_path):
     torch.testing.assert_close(model(again[0]).logits, expected[:1])
 
 
-@pytest.mark.parametrize("made_of", [chimera.Graph, chimera.Batch, EliminationPlan, PyGTopology])
+@pytest.mark.parametrize("edges", [[[], []], [[0, 1], [0, 1]], [[0, 1, 2], [1, 0, 0]]])
+def test_plans_are_read_without_trusting_the_file(edges, tmp_path):
+    from torch_geometric.data import Data
+
+    edge_index = torch.tensor(edges, dtype=torch.long)
+    torch.save(KeepPlan()(Data(x=torch.randn(3, 2), edge_index=edge_index)).wiring, tmp_path / "wiring.pt")
+    assert torch.load(tmp_path / "wiring.pt", weights_only=True).fits(edge_index, 3)
+
+
+@pytest.mark.parametrize(
+    "edge", [[0, 1, 2], [0, 1, 1, 3], [-1, 0, 1], [0.0, 1.0, 2.0, 2.0], [[0, 1, 2, 2]], "no tensor", 1]
+)
+def test_a_wiring_that_does_not_name_all_edges_is_refused(edge):
+    graph = chimera.Graph(4, [[0, 1, 2, 3], [1, 2, 3, 0]])
+    with pytest.raises(chimera.TopologyError, match="must name all edges of its topology"):
+        restore_wiring(graph, edge if isinstance(edge, str) else torch.tensor(edge))
+
+
+@pytest.mark.parametrize("made_of", [chimera.Graph, chimera.Batch, EliminationPlan, Wiring])
 def test_objects_are_not_read_unless_they_are_checked(made_of, tmp_path):
     """Of a file that PyG reads with weights_only=True."""
 
@@ -540,12 +563,12 @@ def test_a_plan_is_not_used_for_another_graph(how, batched, monkeypatch):
     model = build().double().eval()
     graphs = [Data(x=x[6:9], edge_index=edge_index[:, 12:] - 6, edge_attr=edge_attr[12:]) for _ in range(2)]
     graphs.append(Data(x=x[:6], edge_index=edge_index[:, :12], edge_attr=edge_attr[:12]))
-    planned = [changed(chimera.KeepPlan()(graph), how) for graph in graphs]
+    planned = [changed(KeepPlan()(graph), how) for graph in graphs]
     data = Batch.from_data_list(planned) if batched else planned[0]
     batch = data.batch if batched else torch.zeros(len(data.x), dtype=torch.long)
     expected = model(data.x, data.edge_index, data.edge_attr, batch).logits
     if how == "nothing":
-        monkeypatch.setattr(modeling, "from_edge_index", None)
+        monkeypatch.setattr(modeling, "wire", None)
     torch.testing.assert_close(model(data).logits, expected)
 
 
@@ -556,15 +579,16 @@ def test_plans_of_a_batch_are_those_of_its_graphs(resolvent, monkeypatch):
     x, edge_index, edge_attr, batch = molecules()
     model = build(resolvent=resolvent).double().eval()
     expected = model(x, edge_index, edge_attr, batch).logits
-    one, many = (chimera.KeepPlan()(Data(x=x, edge_index=edge_index, edge_attr=edge_attr, batch=b))
+    one, many = (KeepPlan()(Data(x=x, edge_index=edge_index, edge_attr=edge_attr, batch=b))
                  for b in (None, batch))  # fmt: skip
     assert [part.num_nodes for part in many.wiring.topology.parts] == [6, 3, 2]
+    assert all(part.elimination_order is not None for part in many.wiring.topology.parts)
     one.batch = batch  # a plan of one graph is not one of three
     torch.testing.assert_close(model(one).logits, expected)
-    monkeypatch.setattr(modeling, "from_edge_index", None)
+    monkeypatch.setattr(modeling, "wire", None)
     torch.testing.assert_close(model(many).logits, expected)
     loaded = Batch.from_data_list([Data(x=x[:6], edge_index=edge_index[:, :12], edge_attr=edge_attr[:12])] * 2)
-    torch.testing.assert_close(model(chimera.KeepPlan()(loaded)).logits, expected[[0, 0]])
+    torch.testing.assert_close(model(KeepPlan()(loaded)).logits, expected[[0, 0]])
 
 
 def test_a_batch_without_nodes():
@@ -572,4 +596,4 @@ def test_a_batch_without_nodes():
 
     empty = Data(x=torch.empty(0, 9).long(), edge_index=torch.empty(2, 0).long(), edge_attr=torch.empty(0, 3).long())
     with pytest.raises(ValueError, match="there are no nodes"):
-        build()(Batch.from_data_list([chimera.KeepPlan()(empty)]))
+        build()(Batch.from_data_list([KeepPlan()(empty)]))

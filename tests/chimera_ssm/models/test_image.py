@@ -7,8 +7,11 @@ from PIL import Image
 from torch import nn
 from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoModelForImageClassification, pipeline
 
+import chimera_lab.baselines  # noqa: F401  (registers the baseline mixers)
 import chimera_ssm as chimera
 from chimera_ssm import ChimeraForImageClassification, ChimeraImageConfig, ChimeraImageModel, ChimeraImageProcessor
+from chimera_ssm.nn import window_conv
+from chimera_ssm.nn.window_gather import window_table
 
 MILLION = 10**6
 VARIANTS = {
@@ -381,14 +384,19 @@ def test_a_mirrored_image_is_seen_alike_by_mirrored_weights(axis):
     torch.testing.assert_close(mirrored.flip(axis - 1), features)
 
 
-def test_topologies_are_kept_from_call_to_call():
-    from chimera_ssm.models.image.modeling import _topology
+@pytest.mark.xfail(strict=True, reason="equal topologies do not share a cache yet")
+def test_topologies_are_planned_once(monkeypatch):
+    calls = []
 
-    _topology.cache_clear()
+    def counted(*args):
+        calls.append(args)
+        return window_table(*args)
+
+    monkeypatch.setattr(window_conv, "window_table", counted)
     model = build()
     for _ in range(3):
         model(images(1, 3, 8, 12))
-    assert _topology.cache_info().misses == 1
+    assert len(calls) == 1
 
 
 def test_it_learns():

@@ -43,7 +43,7 @@ def test_text(name, variant):
 @pytest.mark.parametrize("topology", ["2d", "fwd_rev", "fwd"])
 @pytest.mark.parametrize("name", IMAGES)
 def test_images(name, topology):
-    size = 8 * IMAGES[name]["patch_size"]
+    size = 8 * chimera.ChimeraImageConfig(**IMAGES[name]).patch_size
     pixels = torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(0))
     assert_shares(name, {"pixel_values": pixels}, topology=topology)
 

@@ -18,6 +18,7 @@ from transformers import (
     pipeline,
 )
 
+import chimera_lab.baselines  # noqa: F401  (registers the baseline mixers)
 import chimera_ssm as chimera
 from chimera_ssm import (
     ChimeraForMaskedLM,
@@ -28,6 +29,8 @@ from chimera_ssm import (
     ChimeraTextModel,
 )
 from chimera_ssm.models.text.presets import PRESETS
+from chimera_ssm.nn import window_conv
+from chimera_ssm.nn.window_gather import window_table
 
 MILLION = 10**6
 HEADS = {
@@ -104,13 +107,13 @@ def test_the_undirected_line_has_the_papers_size_too():
         (lambda: build()(tokens(2, 5), seq_idx=torch.ones(5)), r"seq_idx must have shape \[2, 5\], found \[5\]"),
         (lambda: build()(tokens(0, 5)), r"a batch must have a text, and a text a token, found \[0, 5\]"),
         (lambda: build("ug")(tokens(2, 0)), r"and a text a token, found \[2, 0\] for \[batch, tokens\]"),
-        (lambda: build()(inputs_embeds=torch.zeros(0, 5, 32)), r"found \[0, 5\] .* leave empty ones out"),
+        (lambda: build()(inputs_embeds=torch.zeros(0, 5, 32)), r"found \[0, 5\] .* leave out empty texts"),
         (lambda: build()(torch.tensor([[7, 200]])), "below vocab_size 200, found 7 to 200: use the tokenizer"),
         (lambda: build()(torch.tensor([[-1, 7]])), "found -1 to 7"),
         (lambda: build()(tokens(1, 5), position_ids=torch.arange(5)), "leave position_ids out; .* seq_idx"),
         (
             lambda: build(head=ChimeraForSequenceClassification)(tokens(1, 5), seq_idx=torch.ones(1, 5)),
-            "a row of its own: pad the batch",
+            "needs one text per row: pad the batch",
         ),
     ],
 )
@@ -224,14 +227,19 @@ def test_arguments_stand_in_the_order_of_transformers(head):
     assert all(torch.equal(*pair) for pair in zip(model(ids, mask).to_tuple(), named.to_tuple(), strict=True))
 
 
-def test_topologies_are_kept_from_call_to_call():
-    from chimera_ssm.models.text.modeling import _line
+@pytest.mark.xfail(strict=True, reason="equal topologies do not share a cache yet")
+def test_topologies_are_planned_once(monkeypatch):
+    calls = []
 
-    _line.cache_clear()
+    def counted(*args):
+        calls.append(args)
+        return window_table(*args)
+
+    monkeypatch.setattr(window_conv, "window_table", counted)
     model = build()
     for _ in range(3):
         model(tokens(1, 6))
-    assert _line.cache_info().misses == 1
+    assert len(calls) == 1
 
 
 # transformers

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from transformers import BertConfig, BertModel, BitsAndBytesConfig, Trainer, TrainingArguments
 
+import chimera_lab.baselines  # noqa: F401  (registers the baseline mixers)
 from chimera_ssm.models import (
     ChimeraForGraphs,
     ChimeraForMaskedLM,

@@ -7,15 +7,16 @@ import torch
 from torch.nn import functional as F
 
 import chimera_ssm as chimera
-from chimera_ssm.nn.sequence import long_convolution
+from chimera_lab import baselines
+from chimera_lab.baselines.sequence import long_convolution
 
 DIM = 6
 LENGTHS = [1, 2, 7, 16, 23]
 MIXERS = {
-    "s4": lambda: chimera.S4(DIM, state_size=4),
-    "hyena": lambda: chimera.Hyena(DIM),
-    "mlp": lambda: chimera.MLPMixer(DIM, max_length=23),
-    "m2": lambda: chimera.M2(DIM, blocks=2),
+    "s4": lambda: baselines.S4(DIM, state_size=4),
+    "hyena": lambda: baselines.Hyena(DIM),
+    "mlp": lambda: baselines.MLPMixer(DIM, max_length=23),
+    "m2": lambda: baselines.M2(DIM, blocks=2),
 }
 ALL = pytest.mark.parametrize("name", MIXERS)
 
@@ -174,11 +175,11 @@ def test_half_precision(name, whole):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: chimera.S4(4, state_size=3), "state_size must be even, found 3"),
-        (lambda: chimera.M2(6), "6 and 24 features cannot be cut into 4 blocks"),
+        (lambda: baselines.S4(4, state_size=3), "state_size must be even, found 3"),
+        (lambda: baselines.M2(6), "6 and 24 features must be multiples of the number of blocks, 4"),
         (
-            lambda: chimera.MLPMixer(6, 2)(features(3).float(), chimera.Line(3)),
-            "at most 2 nodes, found 3: set max_length",
+            lambda: baselines.MLPMixer(6, 2)(features(3).float(), chimera.Line(3)),
+            "at most 2 nodes, found 3: increase max_length",
         ),
         (lambda: build("hyena")(features(3), chimera.Line(3), torch.ones(2, 1)), "Hyena reads .* edge_attr"),
         (lambda: build("s4")(features(3), chimera.Line(4)), r"row for each node of Line\(4\), found \[3, 6\]"),

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import chimera_ssm as chimera
-from chimera_ssm.nn.kernels import conv as kernels
+from chimera_ssm.nn import window_conv_kernels as kernels
 from tests import zoo
 
 D = 5

@@ -212,7 +212,7 @@ def call(x=(4, 8), edges=((0, 1), (1, 2)), edge_attr=(2, 3), batch=None):
         ({"edges": ((0, 0), (1, 1)), "edge_attr": (1, 3)}, r"a row for each of the 2 edges, found \[1, 3\]"),
         ({"edges": ((0, 0), (1, 1)), "edge_attr": (2, 4)}, r"must have shape \[2, 3\], .* found \[2, 4\]"),
         ({"edge_attr": (2,)}, r"must have shape \[2, 3\], .* found \[2\]"),
-        ({"edge_attr": None}, "edge_attr is needed"),
+        ({"edge_attr": None}, "edge_attr is required"),
     ],
 )
 def test_bad_input(options, message):
@@ -234,7 +234,7 @@ def test_sparse_edges_are_told_how_to_be_converted(x, edges):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: chimera.ChimeraConv(-1, 8), "in_channels must be at least 1, found -1; state the number of features"),
+        (lambda: chimera.ChimeraConv(-1, 8), "in_channels must be at least 1, found -1; pass the number of features"),
         (lambda: chimera.ChimeraConv(0), "in_channels must be at least 1, found 0"),
         (
             lambda: chimera.ChimeraConv(8)(torch.zeros(2, 8), torch.tensor([[0, 0], [1, 1]]), torch.zeros(2, 3)),

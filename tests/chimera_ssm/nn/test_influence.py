@@ -23,13 +23,13 @@ def test_a_row_of_the_resolvents(name):
     x = torch.randn(3, topology.num_nodes, 16, dtype=torch.float64)
     steps = mixer._steps(mixer.in_proj(x).split(mixer.splits, -1)[2])
     whole = sum(chimera.mask(t, a.weight) for t, a in kind.terms(topology, steps, None, None))
-    torch.testing.assert_close(mixer.heard_by(2, x, topology), whole[:, :, 2])
-    torch.testing.assert_close(mixer.heard_by([4, 0, 2], x, topology), whole[:, :, [4, 0, 2]])
+    torch.testing.assert_close(mixer.influence(2, x, topology), whole[:, :, 2])
+    torch.testing.assert_close(mixer.influence([4, 0, 2], x, topology), whole[:, :, [4, 0, 2]])
 
 
 def test_masked_nodes_are_not_heard():
     mixer, topology = chimera.Chimera(8), chimera.Graph(4, [[0, 1, 2, 3], [1, 2, 3, 0]])
-    heard = mixer.heard_by(3, torch.randn(4, 8), topology, node_mask=torch.tensor([True, False, True, True]))
+    heard = mixer.influence(3, torch.randn(4, 8), topology, node_mask=torch.tensor([True, False, True, True]))
     assert heard.shape == (1, 4)
     assert (heard[:, [0, 1]] == 0).all()
     assert (heard[:, [2, 3]] > 0).all()
@@ -52,11 +52,11 @@ def test_every_mixer_of_a_model_is_heard_in_order():
     x = torch.randn(2, 5, 8)
     rows = chimera.influence(Stack(), 4, x)
     assert [r.shape for r in rows] == [(2, 1, 5)] * 3
-    torch.testing.assert_close(rows[0], blocks[0].mixer.heard_by(4, blocks[0].norm(x), topology))
+    torch.testing.assert_close(rows[0], blocks[0].mixer.influence(4, blocks[0].norm(x), topology))
 
 
 def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="numbered 0 to 4, found 5"):
-        chimera.Chimera(8).heard_by(5, torch.randn(5, 8), chimera.Line(5))
+        chimera.Chimera(8).influence(5, torch.randn(5, 8), chimera.Line(5))
     with pytest.raises(ValueError, match="no Chimera mixer"):
         chimera.influence(torch.nn.Linear(2, 2), 0, torch.randn(2))

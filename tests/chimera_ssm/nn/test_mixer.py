@@ -84,7 +84,7 @@ def test_far_nodes_of_a_graph_are_heard_from_the_start():
     torch.manual_seed(0)
     nodes = torch.arange(T)
     ring = chimera.Graph(T, torch.stack([torch.cat([nodes, (nodes + 1) % T]), torch.cat([(nodes + 1) % T, nodes])]))
-    heard = chimera.Chimera(DIM, num_heads=32, expand=1).double().heard_by(0, features(), ring)
+    heard = chimera.Chimera(DIM, num_heads=32, expand=1).double().influence(0, features(), ring)
     falls = (heard[:, 8] / heard[:, 0]) ** (1 / 8)
     assert falls.median() > 0.45
     assert falls.max() > 0.65
@@ -117,12 +117,12 @@ def test_leading_dimensions_broadcast(lead):
     mixer, topology = build("graph", edge_dim=5)
     x, attr = features(2, 3), torch.randn(*lead, topology.num_edges, 5, dtype=torch.float64)
     mask = torch.rand(*lead, T) < 0.7
-    y, heard = (call(x, topology, attr, mask) for call in (mixer, partial(mixer.heard_by, 0)))
+    y, heard = (call(x, topology, attr, mask) for call in (mixer, partial(mixer.influence, 0)))
     attr, mask = attr.expand(2, 3, -1, -1), mask.expand(2, 3, -1)
     for place in [(0, 1), (1, 0), (1, 2)]:
         alone = x[place], topology, attr[place], mask[place]
         torch.testing.assert_close(y[place], mixer(*alone))
-        torch.testing.assert_close(heard[place], mixer.heard_by(0, *alone))
+        torch.testing.assert_close(heard[place], mixer.influence(0, *alone))
 
 
 @ALL
@@ -158,8 +158,8 @@ def test_with_and_without_cycles_a_part_of_a_batch_is_as_it_is_alone(order, mask
     found, expected = (torch.autograd.grad((y * weight).sum(), leaves) for y in (together, alone))
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other)
-    heard = [mixer.heard_by(range(part.num_nodes), x, part, *rest) for x, part, *rest in pieces]
-    whole = mixer.heard_by(range(sum(nodes)), x, chimera.batch(parts), attr, mask)
+    heard = [mixer.influence(range(part.num_nodes), x, part, *rest) for x, part, *rest in pieces]
+    whole = mixer.influence(range(sum(nodes)), x, chimera.batch(parts), attr, mask)
     blocks = [torch.block_diag(*(h[z, head] for h in heard)) for z in range(2) for head in range(4)]
     torch.testing.assert_close(whole.flatten(0, 1), torch.stack(blocks))
 
@@ -252,7 +252,7 @@ def test_only_causal_mixers_step(name):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"edge_dim": 5}, "knows no features of edges, and this mixer has edge_dim=5; call it on the whole line"),
+        ({"edge_dim": 5}, "does not support edge features, and this mixer has edge_dim=5; call it on the whole line"),
         ({"solver": chimera.Neumann(1)}, r"is exact, and this mixer approximates by Neumann\(terms=1.*whole line"),
         ({"solver": chimera.Neumann()}, "approximates by Neumann"),
     ],
@@ -378,8 +378,8 @@ RING = chimera.Graph(3, [[0, 1, 2], [1, 2, 0]])
             lambda: chimera.Chimera(32, edge_dim=2)(X.expand(6, -1, -1), RING, torch.rand(2, 3, 3, 2)),
             r"leading dimensions of edge_attr must broadcast to those of x, \[6\], found \[2, 3\]",
         ),
-        (lambda: chimera.Chimera(32)(X, RING, torch.rand(3, 2)), "edge_attr is needed by a mixer with edge_dim"),
-        (lambda: chimera.Chimera(32, edge_dim=2)(X, RING), "edge_attr is needed by a mixer with edge_dim"),
+        (lambda: chimera.Chimera(32)(X, RING, torch.rand(3, 2)), "edge_attr is required by a mixer with edge_dim"),
+        (lambda: chimera.Chimera(32, edge_dim=2)(X, RING), "edge_attr is required by a mixer with edge_dim"),
         (
             lambda: chimera.Chimera(32, edge_dim=2)(X, RING, torch.rand(2, 2)),
             r"edge_attr must have shape \[..., 3, 2\]",
@@ -416,7 +416,7 @@ def test_identity_is_the_mixer_without_paths(name):
         object.__delattr__(mixer.kind, "terms")
     torch.testing.assert_close(identity(x, topology), expected)
     assert (identity(x, topology) - mixer(x, topology)).abs().max() > 1e-4
-    rows = identity.heard_by(3, x, topology)
+    rows = identity.influence(3, x, topology)
     assert torch.equal(rows.nonzero()[:, -1].unique(), torch.tensor([3]))
 
 

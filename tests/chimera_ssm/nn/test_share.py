@@ -16,7 +16,8 @@ def test_share_is_the_ratio_of_the_mixed_term_to_the_skip_connection():
         (found,) = chimera.resolvent_share(mixer, x, line)
         _, features, steps, _ = mixer.in_proj(x).split(mixer.splits, dim=-1)
         V, B, C = mixer._heads(mixer.conv(features, line, activate=True))
-        mixed = mixer._mix(mixer.kind.terms(line, mixer._steps(steps), None, None), V, B, C)
+        terms = mixer.kind.terms(line, mixer._steps(steps), None, None)
+        mixed = chimera.mix(*mixer._operands(terms, V, B, C))
         expected = mixed.square().mean().sqrt() / (mixer.norm.D[:, None, None] * V).square().mean().sqrt()
     assert found == pytest.approx(expected.item(), rel=1e-5)
 

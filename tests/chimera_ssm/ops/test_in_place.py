@@ -71,7 +71,7 @@ def test_layers(engine, dtype, monkeypatch):
     grid, x = chimera.Grid((4, 5)), torch.randn(2, 20, 16, dtype=dtype, requires_grad=True)
     mixer = chimera.Chimera(16, 2, 8, kind=chimera.OnGrid()).to(dtype)
     norm, block = chimera.nn.norm.RMSNorm(16).to(dtype), mixer.kind.conv(16).to(dtype)
-    neighbours = chimera.nn.conv.NeighbourConv(16).to(dtype)
+    neighbours = chimera.NeighbourConv(16).to(dtype)
     layers = [lambda: mixer(x, grid), lambda: norm(x), lambda: block(x, grid), lambda: block(x, grid, activate=True),
               lambda: neighbours(x, grid), lambda: neighbours(x, grid, activate=True)]  # fmt: skip
     for layer in layers:

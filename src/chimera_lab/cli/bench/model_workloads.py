@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import chimera_ssm as chimera
+from chimera_lab import baselines
 from chimera_lab.cli.bench.workloads import Steps
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class ImageStep:
         sizes = {"num_labels": 1000, "image_size": self.image_size}
         if self.mixer == "chimera":
             return chimera.create_model("chimera_image_base", **sizes)
-        return chimera.image_classifier(self.mixer, num_hidden_layers=12, **sizes)
+        return baselines.image_classifier(self.mixer, num_hidden_layers=12, **sizes)
 
     def build(self) -> Steps:
         import torch
@@ -53,7 +54,7 @@ class TextStep:
         """``chimera_text_base`` or BERT-B."""
         if self.mixer == "chimera":
             return chimera.create_model("chimera_text_base")
-        return chimera.text_model(self.mixer, num_hidden_layers=12, max_length=max(512, self.length), dropout=0.0)
+        return baselines.text_model(self.mixer, num_hidden_layers=12, max_length=max(512, self.length), dropout=0.0)
 
     def build(self) -> Steps:
         import torch

@@ -7,6 +7,7 @@ import argparse
 import rich
 from rich.table import Table
 
+import chimera_lab.baselines  # noqa: F401  (registers the baseline presets)
 from chimera_lab.recipes import Scale, all_recipes, find_recipe
 from chimera_lab.training.settings import keys
 from chimera_ssm.models import list_models

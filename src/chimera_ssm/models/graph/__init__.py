@@ -1,4 +1,4 @@
-"""Graphs: the model, its configuration, and PyG's layers to compare with."""
+"""Graphs: the model and its configuration."""
 
 from chimera_ssm.models.graph.configuration import ChimeraGraphConfig
 from chimera_ssm.models.graph.modeling import ChimeraForGraphs, ChimeraGraphModel, GraphOutput

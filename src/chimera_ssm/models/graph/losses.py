@@ -1,4 +1,4 @@
-"""Losses of graph tasks, as the Long Range Graph Benchmark defines them. Labels that are missing do not count."""
+"""Losses of graph tasks, as the Long Range Graph Benchmark defines them. Missing labels are ignored."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ def binary_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def weighted_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy in which the share of other classes in the batch is the weight of a class.
+    """Cross-entropy in which a class is weighted by the share of the other classes in the batch.
 
-    ``labels [n]`` are classes, negative where there is none; ``logits [n, classes]``.
+    ``labels [n]`` are classes, negative where unknown; ``logits [n, classes]``.
     """
+    _check_classes(logits, labels)
     known = labels >= 0
     logits, labels = logits[known], labels[known]
     if labels.unique().numel() < 2:  # all weights would be zero
@@ -40,3 +41,17 @@ def weighted_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 def _check_shape(predictions: Tensor, labels: Tensor) -> None:
     if predictions.shape != labels.shape:
         raise ValueError(f"labels must have shape {list(predictions.shape)}, found {list(labels.shape)}")
+
+
+def _check_classes(logits: Tensor, labels: Tensor) -> None:
+    """Raise a ValueError unless there is a class for each prediction, negative where unknown."""
+    if labels.shape != logits.shape[:1]:
+        remedy = "; remove the last dimension with .squeeze(1)" if labels.shape == (len(logits), 1) else ""
+        raise ValueError(f"labels must have shape [{len(logits)}], a class each, found {list(labels.shape)}{remedy}")
+    if labels.dtype != torch.long:
+        raise ValueError(f"classes must be int64, found {labels.dtype}; convert them with .long()")
+    if len(labels) and (highest := int(labels.max())) >= logits.shape[1]:
+        raise ValueError(
+            f"classes must be below num_labels={logits.shape[1]}, found {highest}; build the model with more labels, "
+            "or number the classes from 0"
+        )

@@ -10,7 +10,7 @@ from chimera_ssm.models.graph.configuration import ChimeraGraphConfig
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """`nn.BatchNorm1d`, which also takes fewer than two rows in training: these are normalised as in evaluation."""
+    """`nn.BatchNorm1d` that also accepts fewer than two rows in training, and normalizes them as in evaluation."""
 
     def forward(self, input: Tensor) -> Tensor:
         if len(input) > 1 or not self.training:
@@ -43,6 +43,10 @@ class GraphNorm(nn.Module):
         nn.init.ones_(self.weight)
         nn.init.zeros_(self.bias)
 
+    def reset_own_parameters(self) -> None:
+        """Weights one, biases zero: there are no submodules."""
+        self.reset_parameters()
+
     def forward(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         batch = torch.zeros(len(x), dtype=torch.long, device=x.device) if batch is None else batch
         size = int(batch[-1]) + 1 if len(batch) else 0
@@ -61,10 +65,10 @@ NORMS = {"batch": BatchNorm, "layer": nn.LayerNorm, "graph": GraphNorm}
 
 
 def norm_of(config: ChimeraGraphConfig) -> nn.Module:
-    """The norm that a model is built with."""
+    """The norm that a configuration selects."""
     return NORMS[config.norm](config.hidden_size)
 
 
 def normalized(norm: nn.Module, x: Tensor, batch: Tensor | None) -> Tensor:
-    """``x`` after a norm; ``batch`` is the graph of each row, ascending."""
+    """``norm(x)``; ``batch`` is the index of each row's graph, ascending."""
     return norm(x, batch) if isinstance(norm, GraphNorm) else norm(x)

@@ -1,7 +1,7 @@
-"""Named graph models, as settings of `ChimeraGraphConfig`.
+"""Presets of graph models, as settings of `ChimeraGraphConfig`.
 
-Ours have the defaults of the configuration. ``…_authors`` are the networks behind the paper's results, as in its
-authors' code, equal to the parameter: 499,114 (Peptides-func), 504,331 (Peptides-struct), 485,589 (PascalVOC-SP) and
+Ours have the defaults of the configuration. ``…_authors`` are the networks of the paper's results, as in its authors'
+code, with the same number of parameters: 499,114 (Peptides-func), 504,331 (Peptides-struct), 485,589 (PascalVOC-SP) and
 489,489 (COCO-SP). ``…_paper`` are those that the paper's text and tables describe.
 """
 
@@ -29,7 +29,6 @@ _TASKS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 _STATES = {"peptides_func": 96, "peptides_struct": 80, "pascalvoc_sp": 64, "coco_sp": 64}
 
-_OURS = {"hidden_size": 164, "num_hidden_layers": 3, "state_size": 32}
 _AUTHORS = {
     "hidden_size": 64, "num_hidden_layers": 8, "state_size": 64, "arrangement": "sequential", "local": "gated_gcn",
     "edge_messages": False, "norm": "graph", "gate": True, "conv": False, "injection": "projected",
@@ -42,7 +41,7 @@ _PAPER = {
 }  # fmt: skip
 
 PRESETS: dict[str, dict[str, Any]] = {
-    **{f"chimera_graph_{task}": {**facts, **_OURS} for task, facts in _TASKS.items()},
+    **{f"chimera_graph_{task}": facts for task, facts in _TASKS.items()},
     **{
         f"chimera_graph_{task}_authors": {**facts, **_AUTHORS, "dt_max": 0.1 if "peptides" in task else 0.2}
         for task, facts in _TASKS.items()

@@ -1,9 +1,9 @@
-"""Image models: patches as nodes of a grid, or of a line."""
+"""The image model: patches are the nodes of a grid, or of a line in raster order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -12,10 +12,10 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutputWithPooling, ImageClassifierOutputWithNoAttention
 from transformers.utils import can_return_tuple
 
-from chimera_ssm.models.base import ChimeraPreTrainedModel
+from chimera_ssm.models.base import ChimeraPreTrainedModel, build_blocks, chimera_mixer
 from chimera_ssm.models.image.configuration import HEAD_SIZE, ChimeraImageConfig
-from chimera_ssm.nn import S4, Block, Chimera, Hyena, Kind, OnGrid, OnLine, OnRaster, OnTwoLines
-from chimera_ssm.nn.norm import RMSNorm
+from chimera_ssm.models.mixers import register_mixer
+from chimera_ssm.nn import Block, Kind, OnGrid, OnLine, OnRaster, OnTwoLines, RMSNorm
 from chimera_ssm.topology import Grid, Line, Topology, UndirectedLine
 
 
@@ -24,7 +24,7 @@ class ChimeraImageLayer(GradientCheckpointingLayer, Block):
 
 
 class ChimeraImagePreTrainedModel(ChimeraPreTrainedModel):
-    """What image models have in common."""
+    """The base class of image models."""
 
     config_class = ChimeraImageConfig
     main_input_name = "pixel_values"
@@ -35,22 +35,18 @@ class ChimeraImagePreTrainedModel(ChimeraPreTrainedModel):
 class ChimeraImageModel(ChimeraImagePreTrainedModel):
     """Features of the patches of images of any size: patch embedding, blocks, norm. No position embeddings.
 
-    Where a side is not a multiple of the patch size, the image is padded with zeros (the mean colour, after the image
-    processor) at the bottom and on the right, so that every pixel counts.
+    If a side is not a multiple of the patch size, the image is padded with zeros (the mean colour, after the image
+    processor) at the bottom and on the right, so that every pixel is used.
 
-    Shapes: ``pixel_values [B, channels, height, width]`` → ``last_hidden_state [B, T, hidden_size]``, the patches row
-    after row, and ``pooler_output [B, hidden_size]``, their mean.
+    Shapes: ``pixel_values [B, channels, height, width]`` → ``last_hidden_state [B, T, hidden_size]``, patches in raster
+    order, and ``pooler_output [B, hidden_size]``, their mean.
     """
 
     def __init__(self, config: ChimeraImageConfig):
         super().__init__(config)
         size = config.patch_size
         self.patch_embedding = nn.Conv2d(config.num_channels, config.hidden_size, kernel_size=size, stride=size)
-        last = max(1, config.num_hidden_layers - 1)
-        self.layers = nn.ModuleList(
-            ChimeraImageLayer(config.hidden_size, _mixer(config), config.drop_path * depth / last)
-            for depth in range(config.num_hidden_layers)
-        )
+        self.layers = build_blocks(config, ChimeraImageLayer)
         self.norm = RMSNorm(config.hidden_size)
         self.post_init()
 
@@ -74,22 +70,21 @@ class ChimeraImageModel(ChimeraImagePreTrainedModel):
         return BaseModelOutputWithPooling(last_hidden_state=x, pooler_output=x.mean(dim=1), hidden_states=hidden_states)
 
     def patches(self, pixel_values: Tensor) -> tuple[Tensor, Topology]:
-        """Embedded patches ``[B, T, hidden_size]``, row after row, and the topology they are nodes of."""
+        """Embedded patches ``[B, T, hidden_size]`` in raster order, and the topology whose nodes they are."""
         channels, patch = self.config.num_channels, self.config.patch_size
         if pixel_values.dim() != 4 or pixel_values.shape[1] != channels:
             raise ValueError(
                 f"pixel_values must have shape [batch, {channels}, height, width], found {list(pixel_values.shape)}"
             )
         if not len(pixel_values):
-            raise ValueError("a batch must have an image, found none: leave empty ones out")
+            raise ValueError("a batch must have an image, found none: leave out empty batches")
         height, width = pixel_values.shape[2:]
         if min(height, width) < patch:
             raise ValueError(
                 f"an image must be at least {patch} × {patch} pixels, one patch; found {height} × {width}: enlarge it"
             )
         x = self.patch_embedding(F.pad(pixel_values.to(self.dtype), (0, -width % patch, 0, -height % patch)))
-        name = "2d" if self.config.conv_window == "grid" else self.config.topology
-        return x.flatten(2).mT, _topology(name, *x.shape[2:])
+        return x.flatten(2).mT, _topology(self.config, *x.shape[2:])
 
 
 class ChimeraForImageClassification(ChimeraImagePreTrainedModel):
@@ -108,18 +103,14 @@ class ChimeraForImageClassification(ChimeraImagePreTrainedModel):
     def forward(
         self, pixel_values: Tensor, labels: Tensor | None = None, **kwargs: Any
     ) -> ImageClassifierOutputWithNoAttention:
-        """Logits, and the loss if there are ``labels``: classes ``[B]``, or as ``config.problem_type`` says."""
+        """Logits, and the loss if ``labels`` are given: classes ``[B]``, or according to ``config.problem_type``."""
         outputs = self.chimera(pixel_values, return_dict=True, **kwargs)
         logits = self.classifier(outputs.pooler_output)
         loss = None if labels is None else self.loss_function(labels, logits, self.config)
         return ImageClassifierOutputWithNoAttention(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
 
 
-def _mixer(config: ChimeraImageConfig) -> nn.Module:
-    if config.mixer == "s4":
-        return S4(config.hidden_size, config.state_size, config.expand)
-    if config.mixer == "hyena":
-        return Hyena(config.hidden_size, config.expand)
+def _chimera(config: ChimeraImageConfig) -> nn.Module:
     kinds: dict[str, Callable[..., Kind]] = {
         "2d": partial(OnGrid, sharing=config.sharing, normalize=config.normalize),
         "fwd_rev": OnTwoLines,
@@ -127,22 +118,14 @@ def _mixer(config: ChimeraImageConfig) -> nn.Module:
     }
     if config.conv_window == "grid":
         kinds |= {"fwd_rev": OnRaster, "fwd": partial(OnRaster, both=False)}
-    return Chimera(
-        config.hidden_size,
-        config.num_heads or max(1, config.expand * config.hidden_size // HEAD_SIZE),
-        config.state_size,
-        config.expand,
-        config.groups,
-        kind=kinds[config.topology](injection=config.injection),
-        conv=config.conv,
-        resolvent=config.resolvent,
-        init=config.init,
-    )
+    num_heads = config.num_heads or max(1, config.expand * config.hidden_size // HEAD_SIZE)
+    return chimera_mixer(config, kinds[config.topology](injection=config.injection), num_heads)
 
 
-@lru_cache(maxsize=32)
-def _topology(name: str, height: int, width: int) -> Topology:
-    """One object for each size, because what is found out about a topology is kept on it."""
-    if name == "2d":
+def _topology(config: Any, height: int, width: int) -> Topology:
+    if config.topology == "2d" or config.conv_window == "grid":
         return Grid((height, width))
-    return UndirectedLine(height * width) if name == "fwd_rev" else Line(height * width)
+    return (UndirectedLine if config.topology == "fwd_rev" else Line)(height * width)
+
+
+register_mixer("image", "chimera", _chimera)

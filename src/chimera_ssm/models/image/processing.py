@@ -1,4 +1,4 @@
-"""From pictures to what image models take."""
+"""The image processor: from images to the input of image models."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from chimera_ssm.pixels import pixels_of, scale_to_255
 
 
 class ChimeraImageKwargs(ImagesKwargs, total=False):
-    """What `ChimeraImageProcessor` takes besides what all image processors take."""
+    """Arguments of `ChimeraImageProcessor` besides those of all image processors."""
 
     num_channels: int
 
 
 class ChimeraImageProcessor(PilBackend):
-    """Resizes, scales to [0, 1] and normalises pictures; ``num_channels`` is 3 for colours, 1 for shades of grey.
+    """Resizes, scales to [0, 1] and normalizes images; ``num_channels`` is 3 for colour, 1 for greyscale.
 
-    White is 255 in arrays of bytes, 65535 in those of uint16, and 1 in those of real numbers (255 if some exceed 1).
-    The model takes any size and aspect ratio: ``do_resize=False`` keeps a picture as it is, ``size={"shortest_edge":
-    256}`` its proportions.
+    White is 255 in uint8 arrays, 65535 in uint16 arrays, and 1 in floating point arrays (255 if some value exceeds 1).
+    The model accepts any size and aspect ratio: ``do_resize=False`` keeps the size of an image,
+    ``size={"shortest_edge": 256}`` its aspect ratio.
     """
 
     valid_kwargs = ChimeraImageKwargs
@@ -43,8 +43,8 @@ class ChimeraImageProcessor(PilBackend):
 
         Args:
             config: of a Chimera image model or of a ViT.
-            kwargs: others of the processor, such as ``image_mean`` and ``image_std``, a number for each channel:
-                ImageNet's unless given, one half for other than three channels.
+            kwargs: other arguments of the processor, such as ``image_mean`` and ``image_std``, a number per channel:
+                by default ImageNet's for three channels, else one half.
         """
         side, channels = config.image_size, config.num_channels
         if channels != 3:
@@ -54,22 +54,22 @@ class ChimeraImageProcessor(PilBackend):
     def process_image(  # ty: ignore[incompatible-method-override]
         self, image: Any, **kwargs: Any
     ) -> np.ndarray:
-        """A picture as an array ``[num_channels, height, width]``; white is 255, or as given if it is not rescaled."""
+        """An image as an array ``[num_channels, height, width]``; white is 255, unless ``do_rescale`` is False."""
         channels = kwargs.get("num_channels", self.num_channels)
-        if hasattr(image, "convert"):  # a picture of Pillow's, which knows its colours
+        if hasattr(image, "convert"):  # a Pillow image, which knows its mode
             return scale_to_255(pixels_of(image, channels).transpose(2, 0, 1))
         array = super().process_image(image, **kwargs)
         if array.shape[0] != channels:
             raise ValueError(
                 f"expected an image with {channels} channels, found an array of shape {list(array.shape)}; "
-                "Pillow's images are converted by themselves"
+                "images of Pillow are converted automatically"
             )
         return scale_to_255(array) if kwargs.get("do_rescale", self.do_rescale) else array
 
     def resize(
         self, image: np.ndarray, size: Any, resample: Any = None, reducing_gap: int | None = None, **kwargs: Any
     ) -> np.ndarray:
-        """An array ``[C, height, width]`` in another size; one that is not of bytes stays as deep as it is."""
+        """Resize an array ``[C, height, width]``; arrays other than uint8 keep their precision."""
         if image.dtype == np.uint8:
             return super().resize(image, size, resample, reducing_gap, **kwargs)
         from PIL import Image

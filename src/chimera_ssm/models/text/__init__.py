@@ -1,6 +1,5 @@
-"""Text: the model with its heads, its configuration, and models to compare with."""
+"""Text: the model, its heads and its configuration."""
 
-from chimera_ssm.models.text.comparison import match_text_parameters, text_model
 from chimera_ssm.models.text.configuration import ChimeraTextConfig
 from chimera_ssm.models.text.heads import (
     ChimeraForMaskedLM,
@@ -17,6 +16,4 @@ __all__ = [
     "ChimeraForTokenClassification",
     "ChimeraTextConfig",
     "ChimeraTextModel",
-    "match_text_parameters",
-    "text_model",
 ]

@@ -1,4 +1,4 @@
-"""Text models with heads: masked words, classes of texts and of tokens, answers to questions."""
+"""Text models with heads: masked tokens, classes of texts and of tokens, answers to questions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from transformers.utils import can_return_tuple
 
 from chimera_ssm.models.text.configuration import ChimeraTextConfig
 from chimera_ssm.models.text.modeling import ChimeraTextModel, ChimeraTextPreTrainedModel
-from chimera_ssm.nn.norm import RMSNorm
+from chimera_ssm.nn import RMSNorm
 
 
 class ChimeraMaskedLMHead(nn.Module):
-    """Scores of words: ``decoder(norm(gelu(dense(x))))``, ``[..., hidden_size]`` → ``[..., vocab_size]``."""
+    """Scores of tokens: ``decoder(norm(gelu(dense(x))))``, ``[..., hidden_size]`` → ``[..., vocab_size]``."""
 
     def __init__(self, config: ChimeraTextConfig):
         super().__init__()
@@ -29,12 +29,12 @@ class ChimeraMaskedLMHead(nn.Module):
         self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores of each word."""
+        """Scores of each token of the vocabulary."""
         return self.decoder(self.norm(F.gelu(self.dense(x))))
 
 
 class ChimeraForMaskedLM(ChimeraTextPreTrainedModel):
-    """`ChimeraTextModel` that predicts masked words.
+    """`ChimeraTextModel` that predicts masked tokens.
 
     Shapes: ``input_ids [B, T]`` → ``logits [B, T, vocab_size]``.
     """
@@ -48,11 +48,11 @@ class ChimeraForMaskedLM(ChimeraTextPreTrainedModel):
         self.post_init()
 
     def get_output_embeddings(self) -> nn.Module:
-        """The layer whose weights are those of the embedding."""
+        """The layer whose weights may be tied to the embedding."""
         return self.cls.decoder
 
     def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
-        """Another such layer."""
+        """Replace the output layer."""
         self.cls.decoder = new_embeddings
 
     @can_return_tuple
@@ -64,7 +64,7 @@ class ChimeraForMaskedLM(ChimeraTextPreTrainedModel):
         labels: Tensor | None = None,
         **kwargs: Any,
     ) -> MaskedLMOutput:
-        """Scores, and the loss if there are ``labels [B, T]``: words, −100 where nothing is asked.
+        """Scores, and the loss if ``labels [B, T]`` are given: tokens, or −100 to ignore a position.
 
         Other arguments are those of `ChimeraTextModel`.
         """
@@ -75,7 +75,7 @@ class ChimeraForMaskedLM(ChimeraTextPreTrainedModel):
 
 
 class ChimeraTextClassifier(ChimeraTextPreTrainedModel):
-    """`ChimeraTextModel` and a linear layer to classes, ``[..., hidden_size]`` → ``[..., num_labels]``."""
+    """`ChimeraTextModel` with a linear classifier, ``[..., hidden_size]`` → ``[..., num_labels]``."""
 
     def __init__(self, config: ChimeraTextConfig):
         super().__init__(config)
@@ -104,12 +104,12 @@ class ChimeraForSequenceClassification(ChimeraTextClassifier):
         labels: Tensor | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
-        """Scores, and the loss if there are ``labels``: classes ``[B]``, or as ``config.problem_type`` says.
+        """Scores, and the loss if ``labels`` are given: classes ``[B]``, or according to ``config.problem_type``.
 
         Other arguments are those of `ChimeraTextModel`.
         """
         if kwargs.get("seq_idx") is not None:
-            raise ValueError("a text to be classified has a row of its own: pad the batch and leave seq_idx out")
+            raise ValueError("sequence classification needs one text per row: pad the batch and leave seq_idx out")
         outputs = self.chimera(input_ids, attention_mask, inputs_embeds, return_dict=True, **kwargs)
         logits = self.scores(outputs.pooler_output)
         loss = None if labels is None else self.loss_function(labels, logits, self.config)
@@ -131,7 +131,7 @@ class ChimeraForTokenClassification(ChimeraTextClassifier):
         labels: Tensor | None = None,
         **kwargs: Any,
     ) -> TokenClassifierOutput:
-        """Scores, and the loss if there are ``labels [B, T]``: classes, −100 where nothing is asked.
+        """Scores, and the loss if ``labels [B, T]`` are given: classes, or −100 to ignore a position.
 
         Other arguments are those of `ChimeraTextModel`.
         """
@@ -163,7 +163,7 @@ class ChimeraForQuestionAnswering(ChimeraTextPreTrainedModel):
         end_positions: Tensor | None = None,
         **kwargs: Any,
     ) -> QuestionAnsweringModelOutput:
-        """Scores, and the loss if there are positions ``[B]`` of the first and the last token of the answer.
+        """Scores, and the loss if positions ``[B]`` of the first and the last token of the answer are given.
 
         Other arguments are those of `ChimeraTextModel`.
         """

@@ -1,9 +1,9 @@
-"""Models of equal size: the width that gives a number of parameters."""
+"""Matching of parameter counts: the width with which a model has a given number of parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import gcd, sqrt
+from math import gcd
 from typing import Any
 
 
@@ -11,10 +11,10 @@ def matching_width(count: Callable[[int], int], target: int, step: int, what: st
     """The width with which a model has ``target`` parameters, within 3 %.
 
     Args:
-        count: parameters of the model with a width; grows with it.
+        count: number of parameters as an increasing function of the width.
         target: number of parameters.
-        step: widths are multiples of this.
-        what: the model, for messages.
+        step: the width is a multiple of this.
+        what: name of the model, for messages.
     """
     low, high = 0, 1  # count(low · step) ≤ target < count(high · step)
     while count(high * step) <= target:
@@ -32,17 +32,6 @@ def matching_width(count: Callable[[int], int], target: int, step: int, what: st
 
 
 def chimera_step(num_heads: int | None = None, expand: int = 2, head_size: int = 64, **_: Any) -> int:
-    """Widths that keep Chimera's heads whole are multiples of this."""
+    """The smallest ``step`` for which Chimera's inner width is divisible by its number of heads."""
     heads = head_size if num_heads is None else num_heads
     return heads // gcd(heads, expand)
-
-
-def initial_range(config: Any) -> float:
-    """Deviation of the initial weights of a Transformer as wide as ``config``: the usual 0.02 is for 768 features.
-
-    With 48 it would make queries, keys and values so small that little is learned for hundreds of steps. The paper has
-    0.02 at any width.
-    """
-    if config.init == "paper":
-        return config.initializer_range
-    return config.initializer_range * sqrt(768 / config.hidden_size)

@@ -1,10 +1,10 @@
-"""Root mean square norms of rows, with what skips a mix added and gated before, and the adjoint.
+"""Numba kernels of the root mean square norm with skip connection and gate, and its adjoint.
 
     a = x + skip ⊙ V        u = a · silu(gate)        y = weight · u · rate        rate = 1 / √(mean(u²) + eps)
 
-Arrays: ``x, V [Z, H, T, P]`` are read from memory with strides of their own for Z, H and T, and so is
-``gate [Z, T, H·P]`` for Z and T; ``skip [H]``, ``weight [H·P]``, ``y, g [Z, T, H·P]``, ``rate [Z, T]``. V and gate may
-be empty, as if they were not in the equation. P is a multiple of 16. A task is a share of the rows.
+Arrays: ``x, V [Z, H, T, P]`` and ``gate [Z, T, H·P]`` are flat, with strides for all but the last dimension;
+``skip [H]``, ``weight [H·P]``, ``y, g [Z, T, H·P]``, ``rate [Z, T]``. If V or gate is empty, its term or factor is left
+out. P is a multiple of 16. A task is a range of rows.
 """
 
 import numpy as np
@@ -12,19 +12,19 @@ import numpy as np
 from chimera_ssm.cpu.compilation import inlined, kernel
 from chimera_ssm.cpu.simd import WIDTH, horizontal_sum, load, sigmoid, splat, store, vload, vstore
 
-#: Shares of the rows; each has gradients of parameters of its own, which are then summed.
+#: Number of ranges of rows; each accumulates its own parameter gradients, which are then summed.
 TASKS = 16
 
 
 @inlined
-def place(row, T, strides):
+def row_offset(row, T, strides):
     """Offset of a row."""
     return row // T * strides[0] + row % T * strides[-1]
 
 
 @inlined
-def enter(out, x, xo, x_stride, V, vo, v_stride, skip, P):
-    """Set a row to a."""
+def add_skip(out, x, xo, x_stride, V, vo, v_stride, skip, P):
+    """Set a row of ``out`` to a = x + skip V."""
     for h in range(skip.size):
         d, x_head, v_head = splat(load(skip, h)), xo + h * x_stride, vo + h * v_stride
         for p in range(0, P, WIDTH):
@@ -40,8 +40,8 @@ def forward(first, last, x, x_strides, V, v_strides, skip, gate, gate_strides, w
     (Z, T), D = rate.shape, weight.size
     a = np.empty(D, y.dtype)
     for row in range(Z * T * first // TASKS, Z * T * last // TASKS):
-        xo, vo, go = place(row, T, x_strides), place(row, T, v_strides), place(row, T, gate_strides)
-        enter(a, x, xo, x_strides[1], V, vo, v_strides[1], skip, D // skip.size)
+        xo, vo, go = row_offset(row, T, x_strides), row_offset(row, T, v_strides), row_offset(row, T, gate_strides)
+        add_skip(a, x, xo, x_strides[1], V, vo, v_strides[1], skip, D // skip.size)
         squares = splat(y.dtype.type(0))
         for c in range(0, D, WIDTH):
             u = vload(a, c)
@@ -57,8 +57,8 @@ def forward(first, last, x, x_strides, V, v_strides, skip, gate, gate_strides, w
 
 
 @inlined
-def look_along(a, s, gate, go, weight, r, g, o, dweight, dwo):
-    """``Σ weight g u`` of a row; set s to ``sigmoid(gate)``, and add to ``dweight``."""
+def weighted_sum(a, s, gate, go, weight, r, g, o, dweight, dwo):
+    """Return ``Σ weight g u`` of a row; set s to ``sigmoid(gate)`` and add to ``dweight``."""
     along = splat(a.dtype.type(0))
     for c in range(0, a.size, WIDTH):
         u = vload(a, c)
@@ -74,8 +74,8 @@ def look_along(a, s, gate, go, weight, r, g, o, dweight, dwo):
 
 
 @inlined
-def hand_back(da, a, s, gate, go, weight, r, factor, g, o, dgate):
-    """Set a row to the gradient of a, and ``dgate``: ``du = rate weight g − factor u``."""
+def gate_gradients(da, a, s, gate, go, weight, r, factor, g, o, dgate):
+    """Set ``da`` and ``dgate`` of a row, with ``du = rate weight g − factor u``."""
     for c in range(0, a.size, WIDTH):
         du = r * vload(weight, c) * vload(g, o + c)
         if gate.size > 0:
@@ -89,8 +89,8 @@ def hand_back(da, a, s, gate, go, weight, r, factor, g, o, dgate):
 
 
 @inlined
-def leave(da, dx, o, o_stride, V, vo, v_stride, skip, P, dV, dskip, dso):
-    """A row's gradient of a to where it belongs."""
+def skip_gradients(da, dx, o, o_stride, V, vo, v_stride, skip, P, dV, dskip, dso):
+    """Set ``dx`` and ``dV`` of a row and add to ``dskip``, given ``da``."""
     for h in range(skip.size):
         d, sums, head = splat(load(skip, h)), vload(dskip, dso + WIDTH * h), o + h * o_stride
         for p in range(0, P, WIDTH):
@@ -111,10 +111,10 @@ def backward(
     P, a, s, da = D // H, np.empty(D, rate.dtype), np.empty(D, rate.dtype), np.empty(D, rate.dtype)
     for task in range(first, last):
         for row in range(Z * T * task // TASKS, Z * T * (task + 1) // TASKS):
-            xo, vo, go = place(row, T, x_strides), place(row, T, v_strides), place(row, T, gate_strides)
+            xo, vo, go = row_offset(row, T, x_strides), row_offset(row, T, v_strides), row_offset(row, T, gate_strides)
             o, r = row * D, splat(load(rate, row))
-            enter(a, x, xo, x_strides[1], V, vo, v_strides[1], skip, P)
-            along = look_along(a, s, gate, go, weight, r, g, o, dweight, task * D)
-            hand_back(da, a, s, gate, go, weight, r, r * r * r * (along / D), g, o, dgate)
+            add_skip(a, x, xo, x_strides[1], V, vo, v_strides[1], skip, P)
+            along = weighted_sum(a, s, gate, go, weight, r, g, o, dweight, task * D)
+            gate_gradients(da, a, s, gate, go, weight, r, r * r * r * (along / D), g, o, dgate)
             to = row // T * T * D + row % T * P
-            leave(da, dx, to, T * P, V, vo, v_strides[1], skip, P, dV, dskip, task * H * WIDTH)
+            skip_gradients(da, dx, to, T * P, V, vo, v_strides[1], skip, P, dV, dskip, task * H * WIDTH)

@@ -1,4 +1,4 @@
-"""S4D, a baseline: a diagonal state space whose parameters do not depend on the data."""
+"""S4D: a diagonal state space whose parameters do not depend on the data."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ import math
 import torch
 from torch import Tensor, nn
 
-from chimera_ssm.nn.decay import mark_undecayed
-from chimera_ssm.nn.norm import RMSNorm
-from chimera_ssm.nn.sequence import SequenceMixer, long_convolution
+from chimera_lab.baselines.sequence import SequenceMixer, long_convolution
+from chimera_ssm.nn import RMSNorm, no_weight_decay
 
 
 class S4(SequenceMixer):
-    """A gated diagonal state space model, read both ways (S4D; Gu et al. 2022).
+    """A gated diagonal state space model, bidirectional (S4D; Gu et al. 2022).
 
         u, z = projection(x)        out = projection(RMSNorm((k ∗ u + D u) · silu(z)))
         k_l = 2 Re Σ_n C_n (exp(Δ A_n) − 1)/A_n exp(l Δ A_n)
 
-    for each channel, with conjugate pairs, zero-order hold and one C for each direction: ``k_l`` looks ``l ≥ 0`` nodes
-    back, a second kernel ``l + 1`` nodes ahead.
+    for each channel, with conjugate pairs, zero-order hold and a separate C per direction: ``k_l`` is the weight of the
+    node ``l ≥ 0`` steps before, a second kernel that of the node ``l + 1`` steps after.
 
     Args:
         dim: features of a node.
         state_size: N, real; N/2 conjugate pairs.
         expand: inner width in units of ``dim``.
-        dt_min: least initial step Δ.
+        dt_min: smallest initial step Δ.
         dt_max: largest initial step.
 
     Shapes: ``x [..., T, dim]`` → ``[..., T, dim]``.
@@ -45,21 +44,21 @@ class S4(SequenceMixer):
         self.D = nn.Parameter(torch.empty(self.width))
         self.norm = RMSNorm(self.width)
         self.out_proj = nn.Linear(self.width, dim, bias=False)
-        mark_undecayed(self)
+        no_weight_decay(self)
         self.reset_parameters()
 
     def undecayed_parameters(self) -> list[nn.Parameter]:
-        """Parameters that weight decay should leave alone: those of the state space."""
+        """Parameters exempt from weight decay: those of the state space."""
         return [self.log_step, self.log_decay, self.frequency, self.D]
 
     def reset_parameters(self) -> None:
-        """``A_n = −1/2 + iπn``, steps log-uniform in [dt_min, dt_max], C normal; projections as their modules do."""
+        """``A_n = −1/2 + iπn``, steps log-uniform in [dt_min, dt_max], C normal; submodules by their own methods."""
         for module in (self.in_proj, self.norm, self.out_proj):
             module.reset_parameters()
         self.reset_own_parameters()
 
     def reset_own_parameters(self) -> None:
-        """The state space alone."""
+        """The state space: the parameters that do not belong to a submodule."""
         low, high = map(math.log, self.dt_range)
         nn.init.uniform_(self.log_step, low, high)
         nn.init.constant_(self.log_decay, math.log(0.5))
@@ -82,7 +81,7 @@ class S4(SequenceMixer):
         A = torch.complex(-log_decay.exp(), frequency)
         step = log_step.exp().unsqueeze(-1)
         weight = 2 * torch.view_as_complex(C) * torch.expm1(step * A) / A
-        # exp(l Δ A) for l = r·block + c is a product, so that only 2√length powers of each state are held.
+        # exp(l Δ A) for l = r·block + c is a product, so that only 2√length powers of each state are stored.
         block = math.isqrt(length - 1) + 1
         power = torch.arange(block, device=A.device)
         columns = torch.exp((step * A).unsqueeze(-1) * power)

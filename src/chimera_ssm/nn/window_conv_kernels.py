@@ -1,10 +1,9 @@
-"""Depthwise convolutions over windows of a topology, followed by SiLU, and the adjoint.
+"""Numba kernels of depthwise convolutions over windows, followed by SiLU, and their adjoint.
 
     y_t = silu(a_t)        a_t = bias + Σ_o weight_o ⊙ x_{table[o, t]}
 
-Arrays: ``table [taps, T]``, T where there is no node, ``weight [taps, D]``, ``bias [D]``, ``y, g, dx [Z, T, D]``; x is
-read from memory with strides of its own for Z and T. D is a multiple of 16, and so is ``size``, the number of channels
-in a block.
+Arrays: ``table [taps, T]``, T where there is no node, ``weight [taps, D]``, ``bias [D]``, ``y, g, dx [Z, T, D]``; ``x``
+is flat, with strides for Z and T. D is a multiple of 16, and so is ``size``, the number of channels of a block.
 """
 
 import numpy as np
@@ -12,13 +11,13 @@ import numpy as np
 from chimera_ssm.cpu.compilation import inlined, kernel
 from chimera_ssm.cpu.simd import WIDTH, fma, load, sigmoid, splat, store, vload, vstore
 
-#: Channels of a block at most: long runs of memory, and yet the nodes of a window stay in a cache.
+#: Maximal number of channels of a block: long contiguous reads, while the nodes of a window stay in a cache.
 CHANNELS = 512
 
 
 @inlined
-def look_around(table, t, D, nodes, places):
-    """Nodes in the window of node t, and offsets of their weights; how many there are."""
+def find_window(table, t, D, nodes, places):
+    """Set the nodes in the window of node t and the offsets of their weights; return their number."""
     count, (taps, T) = 0, table.shape
     for o in range(taps):
         if load(table, o * T + t) < T:
@@ -29,8 +28,8 @@ def look_around(table, t, D, nodes, places):
 
 
 @inlined
-def multiples(out, x, count, factor, origin):
-    """Offsets ``origin + factor x``."""
+def affine(out, x, count, factor, origin):
+    """Set offsets ``origin + factor x``."""
     for k in range(count):
         store(out, k, origin + factor * load(x, k))
 
@@ -45,8 +44,8 @@ def convolved(c, count, rows, places, x, weight, bias):
 
 
 @inlined
-def through_silu(g, o, a):
-    """The gradient of a for that of ``silu(a)`` at offset ``o``."""
+def silu_gradient(g, o, a):
+    """The gradient of a, given the gradient of ``silu(a)`` at offset ``o`` of g."""
     s = sigmoid(a)
     return vload(g, o) * s * (1 + a * (1 - s))
 
@@ -74,8 +73,8 @@ def forward(first, last, size, table, x, z_stride, t_stride, weight, bias, y):
     for task in range(first, last):
         z, start = task // blocks, task % blocks * size
         for t in range(T):
-            count, o = look_around(table, t, D, nodes, places), (z * T + t) * D
-            multiples(rows, nodes, count, t_stride, z * z_stride)
+            count, o = find_window(table, t, D, nodes, places), (z * T + t) * D
+            affine(rows, nodes, count, t_stride, z * z_stride)
             for c in range(start, min(start + size, D), WIDTH):
                 a = convolved(c, count, rows, places, x, weight, bias)
                 vstore(y, o + c, a * sigmoid(a))
@@ -92,10 +91,10 @@ def backward(first, last, size, table, x, z_stride, t_stride, weight, bias, g, d
         for z in range(g.shape[0]):
             clear(dx, z * T * D + start, stop - start, T, D)
             for t in range(T):
-                count, o = look_around(table, t, D, nodes, places), (z * T + t) * D
-                multiples(rows, nodes, count, t_stride, z * z_stride)
+                count, o = find_window(table, t, D, nodes, places), (z * T + t) * D
+                affine(rows, nodes, count, t_stride, z * z_stride)
                 for c in range(start, stop, WIDTH):
-                    d = through_silu(g, o + c, convolved(c, count, rows, places, x, weight, bias))
+                    d = silu_gradient(g, o + c, convolved(c, count, rows, places, x, weight, bias))
                     vstore(da, c - start, d)
                     vstore(dbias, c, vload(dbias, c) + d)
                 for k in range(count):

@@ -1,19 +1,18 @@
-"""What mixers have in common that know no topology: they read the nodes as a sequence, in node order."""
+"""The base of baseline mixers that ignore the topology: nodes are a sequence in node order."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from chimera_ssm.topology import Topology, UndirectedLine
+from chimera_ssm.topology import Topology
 
 
 class SequenceMixer(nn.Module, ABC):
-    """A mixer along the nodes in their order, both ways, called like `Chimera`; parts of a batch do not mix.
+    """A bidirectional mixer along the nodes in their order, called like `Chimera`; parts of a batch do not mix.
 
     Shapes: ``x [..., T, dim]`` → ``[..., T, dim]``.
     """
@@ -25,9 +24,9 @@ class SequenceMixer(nn.Module, ABC):
     def forward(
         self, x: Tensor, topology: Topology, edge_attr: Tensor | None = None, node_mask: Tensor | None = None
     ) -> Tensor:
-        """Mix features ``[..., T, dim]``; of the topology only the number of nodes of each part is used.
+        """Mix features ``[..., T, dim]``; only the number of nodes of each part of the topology is used.
 
-        Where ``node_mask`` is False there is no node: the others are mixed as if they followed each other.
+        Nodes where ``node_mask`` is False are removed before mixing; their outputs are zero.
         """
         if edge_attr is not None:
             raise ValueError(f"{type(self).__name__} reads nodes as a sequence: leave edge_attr out")
@@ -43,7 +42,7 @@ class SequenceMixer(nn.Module, ABC):
         return torch.cat(mixed, dim=1).reshape(x.shape)
 
     def _mix_present(self, x: Tensor, present: Tensor) -> Tensor:
-        """Sequences ``[Z, T, dim]`` without their absent nodes, those of equal length together; zero elsewhere."""
+        """Mix sequences ``[Z, T, dim]`` without their absent nodes, grouped by length; zero elsewhere."""
         y, lengths = torch.zeros_like(x), present.sum(dim=1)
         for length in lengths.unique().tolist():
             if length:
@@ -54,7 +53,7 @@ class SequenceMixer(nn.Module, ABC):
 
 
 def long_convolution(x: Tensor, kernel: Tensor) -> Tensor:
-    """A convolution that reaches from end to end, channel by channel, by FFT.
+    """A depthwise convolution over all offsets, by FFT.
 
         y_t = Σ_s kernel_{t−s} x_s
 
@@ -69,9 +68,3 @@ def long_convolution(x: Tensor, kernel: Tensor) -> Tensor:
     circular = F.pad(kernel, (0, 1)).roll(1 - T, dims=-1)
     spectrum = torch.fft.rfft(x.mT.to(kernel.dtype), n=2 * T) * torch.fft.rfft(circular)
     return torch.fft.irfft(spectrum, n=2 * T)[..., :T].mT
-
-
-@lru_cache(maxsize=16)
-def line(num_nodes: int) -> UndirectedLine:
-    """A line both ways; one object for each length, because what is found out about it is kept on it."""
-    return UndirectedLine(num_nodes)

@@ -1,4 +1,4 @@
-"""Hyena, a baseline: gated long convolutions whose filters are functions of the offset."""
+"""Hyena: gated long convolutions whose filters are functions of the offset."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from chimera_ssm.nn.conv import WindowConv
-from chimera_ssm.nn.norm import RMSNorm
-from chimera_ssm.nn.sequence import SequenceMixer, line, long_convolution
+from chimera_lab.baselines.sequence import SequenceMixer, long_convolution
+from chimera_ssm.nn import RMSNorm, WindowConv
+from chimera_ssm.topology import UndirectedLine
 
 
 class Hyena(SequenceMixer):
-    """The Hyena operator of order two, read both ways (Poli et al. 2023).
+    """The Hyena operator of order two, bidirectional (Poli et al. 2023).
 
         q, k, v = conv(projection(x))        u = k · v
         out = projection(RMSNorm(q · (h ∗ u + D u)))
 
-    with a filter ``h`` over all offsets, ahead and back.
+    with a filter ``h`` over all offsets, positive and negative.
 
     Args:
         dim: features of a node.
@@ -40,18 +40,18 @@ class Hyena(SequenceMixer):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """D = 1; all else as its modules do."""
+        """D = 1; submodules by their own methods."""
         for module in (self.in_proj, self.conv, self.filter, self.norm, self.out_proj):
             module.reset_parameters()
         self.reset_own_parameters()
 
     def reset_own_parameters(self) -> None:
-        """D alone."""
+        """D = 1: the only parameter that does not belong to a submodule."""
         nn.init.ones_(self.D)
 
     def mix(self, x: Tensor) -> Tensor:
         T = x.shape[1]
-        q, k, v = self.conv(self.in_proj(x), line(T)).chunk(3, dim=-1)
+        q, k, v = self.conv(self.in_proj(x), UndirectedLine(T)).chunk(3, dim=-1)
         u = k * v
         y = q * (long_convolution(u, self.filter(T)) + self.D * u)
         return self.out_proj(self.norm(y).to(u.dtype))
@@ -62,9 +62,8 @@ class HyenaFilter(nn.Module):
 
         h(t) = exp(−α |t|) · W₃ sin(W₂ sin(W₁ φ(t) + b₁) + b₂),        φ(t) = (t, cos 2πft, sin 2πft, …)
 
-    The offset ``t`` is in units of the sequence's length: on a longer one the filter is stretched, as position
-    embeddings are. The rates ``α`` go from slow to fast with the channel, so that the window has fallen to a hundredth
-    at 1.5 to 0.3 lengths.
+    The offset ``t`` is in units of the sequence length: on a longer sequence the filter is stretched, like position
+    embeddings. The rates ``α`` increase with the channel, so that the window decays to 1/100 at 1.5 to 0.3 lengths.
 
     Args:
         channels: D.
@@ -91,6 +90,10 @@ class HyenaFilter(nn.Module):
             nn.init.uniform_(weight, -bound, bound)
             if bias is not None:
                 nn.init.uniform_(bias, -bound, bound)
+
+    def reset_own_parameters(self) -> None:
+        """Initialize the parameters: there are no submodules."""
+        self.reset_parameters()
 
     def forward(self, length: int) -> Tensor:
         """The filter at all offsets, in float32 at least."""

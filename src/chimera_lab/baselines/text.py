@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,28 +16,34 @@ from transformers import (
     RoFormerForMaskedLM,
 )
 
-from chimera_ssm.models.text.configuration import CHOICES, ChimeraTextConfig
-from chimera_ssm.models.text.heads import ChimeraForMaskedLM
-from chimera_ssm.models.width import chimera_step, initial_range, matching_width
+from chimera_lab.baselines.m2 import M2
+from chimera_lab.baselines.matching import chimera_step, matching_width
+from chimera_lab.baselines.mlp_mixer import MLPMixer
+from chimera_ssm.models import ChimeraForMaskedLM, ChimeraTextConfig
+from chimera_ssm.models.base import initial_range
+from chimera_ssm.models.mixers import known_mixers, register_mixer
+from chimera_ssm.models.registry import register_presets
 
-MIXERS = (*map(str, CHOICES["mixer"]), "bert", "bert_rotary", "fnet")
+register_mixer("text", "mlp", lambda config: MLPMixer(config.hidden_size, config.max_length, config.expand))
+register_mixer("text", "m2", lambda config: M2(config.hidden_size, config.expand))
+# The paper's control of depth and size.
+register_presets(BertForMaskedLM, {"bert_70m_6l": {"num_hidden_layers": 6}})
 
 
 def text_model(mixer: str, dropout: float = 0.1, **sizes: Any) -> PreTrainedModel:
-    """A model that guesses masked words, ready to train; called as ``model(input_ids=…, labels=…)``.
+    """A masked language model ready to train, called as ``model(input_ids=…, labels=…)``.
 
     Args:
-        mixer: one of `MIXERS`: Chimera, or a baseline in its block, or a model of `transformers`: BERT, with learned
-            or with rotary positions, or FNet.
-        dropout: of the models of `transformers`; the others have none.
-        sizes: fields of `ChimeraTextConfig`; those that a mixer has no use for are ignored. ``max_length`` is the
-            number of positions of the models of `transformers`, and the longest text of ``"mlp"``.
+        mixer: ``"chimera"``; ``"mlp"`` (MLP-Mixer) or ``"m2"`` (Monarch Mixer) in Chimera's block; or a model of
+            `transformers`: ``"bert"``, ``"bert_rotary"`` with rotary positions, or ``"fnet"``.
+        dropout: dropout of the models of `transformers`; the others have none.
+        sizes: fields of `ChimeraTextConfig`; those that do not apply to a mixer are ignored. ``max_length`` is the
+            number of positions of the models of `transformers`, and the maximal length of ``"mlp"``.
     """
     _check_mixer(mixer)
-    build = {"bert": _bert, "bert_rotary": _bert_rotary, "fnet": _fnet}.get(mixer)
-    if build is None:
-        return ChimeraForMaskedLM(ChimeraTextConfig(**sizes, mixer=mixer))
-    return build(ChimeraTextConfig(**sizes), dropout)
+    if mixer in _TRANSFORMERS:
+        return _TRANSFORMERS[mixer](ChimeraTextConfig(**sizes), dropout)
+    return ChimeraForMaskedLM(ChimeraTextConfig(**sizes, mixer=mixer))
 
 
 def match_text_parameters(mixer: str, target: int, **sizes: Any) -> dict[str, Any]:
@@ -60,7 +67,7 @@ def match_text_parameters(mixer: str, target: int, **sizes: Any) -> dict[str, An
     return {**sizes, "hidden_size": matching_width(count, target, step, mixer)}
 
 
-#: Widths are multiples of these: BERT has two heads at least, rotary ones of pairs of features, and M2 four blocks.
+#: Widths are multiples of these: BERT has at least two heads, rotary heads have pairs of features, M2 has four blocks.
 _STEPS = {"bert": 2, "bert_rotary": 4, "m2": 4}
 
 
@@ -69,7 +76,7 @@ def _bert(sizes: ChimeraTextConfig, dropout: float) -> BertForMaskedLM:
 
 
 def _bert_rotary(sizes: ChimeraTextConfig, dropout: float) -> RoFormerForMaskedLM:
-    """BERT with queries and keys turned by their positions, and no other difference (Su et al. 2021)."""
+    """BERT with rotary position embeddings (Su et al. 2021)."""
     return RoFormerForMaskedLM(RoFormerConfig(**_common(sizes, dropout), **_attention(sizes.hidden_size, 2)))
 
 
@@ -78,14 +85,21 @@ def _fnet(sizes: ChimeraTextConfig, dropout: float) -> FNetForMaskedLM:
 
 
 def _attention(width: int, multiple: int = 1) -> dict[str, Any]:
-    """Heads of about 64 features, smaller ones where there would be fewer than four; a multiple of something."""
+    """Heads of about 64 features, or fewer if there would be less than four heads; their size is a multiple."""
     head = min(64, max(16, width // 4))
     sizes = [size for size in range(multiple, width + 1, multiple) if width % size == 0]
     if not sizes:
         raise ValueError(f"hidden_size must be a multiple of {multiple}, found {width}")
     size = min(sizes, key=lambda size: max(size / head, head / size))
-    # no dropout in attention, which the fast kernels have not
+    # fast attention kernels do not support dropout
     return {"num_attention_heads": width // size, "attention_probs_dropout_prob": 0.0}
+
+
+_TRANSFORMERS: dict[str, Callable[[ChimeraTextConfig, float], PreTrainedModel]] = {
+    "bert": _bert,
+    "bert_rotary": _bert_rotary,
+    "fnet": _fnet,
+}
 
 
 def _common(sizes: ChimeraTextConfig, dropout: float) -> dict[str, Any]:
@@ -105,5 +119,6 @@ def _common(sizes: ChimeraTextConfig, dropout: float) -> dict[str, Any]:
 
 
 def _check_mixer(mixer: str) -> None:
-    if mixer not in MIXERS:
-        raise ValueError(f"mixer must be one of {', '.join(MIXERS)}; found {mixer!r}")
+    known = *known_mixers("text"), *_TRANSFORMERS
+    if mixer not in known:
+        raise ValueError(f"mixer must be one of {', '.join(known)}; found {mixer!r}")

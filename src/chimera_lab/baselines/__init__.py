@@ -1,0 +1,35 @@
+"""Models to compare with: baseline mixers in our models, and models of `transformers` and PyG.
+
+Importing this package registers the mixers ``"s4"``, ``"hyena"`` (images), ``"mlp"``, ``"m2"`` (texts), ``"gcn"``,
+``"gcn_plus"``, ``"gine"``, ``"gated_gcn"``, ``"gps"`` (graphs), the BERT presets, and `MixerViTConfig` with the Auto
+classes of `transformers`. Saved models with a baseline mixer load after this import.
+"""
+
+from transformers import AutoConfig, AutoImageProcessor, AutoModelForImageClassification
+
+from chimera_lab.baselines import graph as _graph  # noqa: F401  (registers the graph baselines)
+from chimera_lab.baselines.hyena import Hyena
+from chimera_lab.baselines.image import image_classifier, match_parameters
+from chimera_lab.baselines.m2 import M2
+from chimera_lab.baselines.matching import matching_width
+from chimera_lab.baselines.mlp_mixer import MLPMixer
+from chimera_lab.baselines.s4 import S4
+from chimera_lab.baselines.text import match_text_parameters, text_model
+from chimera_lab.baselines.vit import MixerViTConfig, MixerViTForImageClassification
+from chimera_ssm.models import ChimeraImageProcessor
+
+AutoConfig.register(MixerViTConfig.model_type, MixerViTConfig)
+AutoModelForImageClassification.register(MixerViTConfig, MixerViTForImageClassification)
+AutoImageProcessor.register(MixerViTConfig, image_processor_classes={"pil": ChimeraImageProcessor})
+
+__all__ = [
+    "M2",
+    "S4",
+    "Hyena",
+    "MLPMixer",
+    "image_classifier",
+    "match_parameters",
+    "match_text_parameters",
+    "matching_width",
+    "text_model",
+]

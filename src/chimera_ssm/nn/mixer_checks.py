@@ -1,0 +1,93 @@
+"""Checks of a mixer's sizes and inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from chimera_ssm.nn.kinds import Kind
+from chimera_ssm.ops import Neumann, Solver
+from chimera_ssm.topology import Topology
+
+
+def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    """Raise a ValueError unless ``value`` is one of ``choices``."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {choices}, found {value!r}")
+
+
+def check_sizes(width: int, num_heads: int, groups: int, edge_dim: int | None, kind: Kind) -> None:
+    """Raise a ValueError if the sizes of a mixer do not fit each other or its kind."""
+    if width % num_heads:
+        raise ValueError(f"the inner width {width} (expand · dim) must be divisible by num_heads, found {num_heads}")
+    if num_heads % groups:
+        raise ValueError(f"num_heads must be divisible by groups, found {num_heads} heads and {groups} groups")
+    if edge_dim is not None and not kind.edge_features:
+        raise ValueError(f"{type(kind).__name__} has no edge features; leave edge_dim out, or use OnGraph or OnDAG")
+
+
+def check_nodes(x: Tensor, topology: Topology, dim: int, node_mask: Tensor | None) -> None:
+    """Check features ``[..., T, dim]`` and the mask ``[..., T]``."""
+    if not x.is_floating_point():
+        raise ValueError(f"x must be floating point, found {x.dtype}; embed integer features first")
+    if x.dim() < 2 or x.shape[-2:] != (topology.num_nodes, dim):
+        raise ValueError(
+            f"x must have shape [..., {topology.num_nodes}, {dim}], a row for each node of {topology!r}, "
+            f"found {list(x.shape)}"
+        )
+    if node_mask is not None:
+        if node_mask.dtype != torch.bool or node_mask.shape[-1:] != (topology.num_nodes,):
+            raise ValueError(
+                f"node_mask must be boolean, [..., {topology.num_nodes}], True where there is a node, "
+                f"found {node_mask.dtype}, {list(node_mask.shape)}"
+            )
+        _check_lead("node_mask", node_mask.shape[:-1], x.shape[:-2])
+
+
+def check_edges(x: Tensor, topology: Topology, edge_dim: int | None, edge_attr: Tensor | None) -> None:
+    """Check edge features ``[..., E, edge_dim]``."""
+    if (edge_attr is None) != (edge_dim is None):
+        raise ValueError(
+            "edge_attr is required by a mixer with edge_dim, and not accepted by others; "
+            f"found edge_dim={edge_dim} and edge_attr={'None' if edge_attr is None else list(edge_attr.shape)}"
+        )
+    if edge_attr is None:
+        return
+    if not edge_attr.is_floating_point():
+        raise ValueError(f"edge_attr must be floating point, found {edge_attr.dtype}; embed integers first")
+    if edge_attr.shape[-2:] != (topology.num_edges, edge_dim):
+        raise ValueError(
+            f"edge_attr must have shape [..., {topology.num_edges}, {edge_dim}], found {list(edge_attr.shape)}"
+        )
+    _check_lead("edge_attr", edge_attr.shape[:-2], x.shape[:-2])
+
+
+def check_recurrent(kind: Kind, edge_dim: int | None, solver: Solver | None) -> None:
+    """Raise a ValueError if a mixer has no recurrent form."""
+    if not kind.streams:
+        raise ValueError(
+            f"only causal mixers have a recurrent form: OnLine, OnDAG and OnGraph on a directed line; this one is "
+            f"{type(kind).__name__}, whose nodes also depend on later ones"
+        )
+    if edge_dim is not None:
+        raise ValueError(
+            f"the recurrent form does not support edge features, and this mixer has edge_dim={edge_dim}; "
+            "call it on the whole line, or build it without edge_dim"
+        )
+    if isinstance(solver, Neumann):
+        raise ValueError(
+            f"the recurrent form is exact, and this mixer approximates by {solver}; "
+            "call it on the whole line, or build it without a solver"
+        )
+
+
+def _check_lead(name: str, found: Sequence[int], lead: Sequence[int]) -> None:
+    """Raise a ValueError if leading dimensions do not broadcast to those of ``x``."""
+    pairs = zip(reversed(found), reversed(lead), strict=False)
+    if len(found) > len(lead) or any(n not in (1, m) for n, m in pairs):
+        raise ValueError(
+            f"the leading dimensions of {name} must broadcast to those of x, {list(lead)}, found {list(found)}; "
+            f"reshape {name} like x, with 1 where it is the same for all"
+        )

@@ -1,0 +1,141 @@
+"""The parameters of a mixer: sizes, initial values, and the projections of features to V, B, C and step sizes."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from chimera_ssm.adjacency import inverse_softplus
+from chimera_ssm.nn.kinds import Kind, OnGraph
+from chimera_ssm.nn.mixer_checks import check_choice, check_sizes
+from chimera_ssm.nn.norm import HeadNorm
+from chimera_ssm.nn.weight_decay import no_weight_decay
+from chimera_ssm.ops import Solver
+
+RESOLVENTS = ("exact", "identity")
+INITS = ("average", "paper")
+
+
+class MixerParameters(nn.Module):
+    """The parameters of `Chimera`, which documents the arguments."""
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int | None = None,
+        state_size: int = 64,
+        expand: int = 2,
+        groups: int = 1,
+        gate: bool = True,
+        edge_dim: int | None = None,
+        kind: Kind | None = None,
+        conv: bool = True,
+        resolvent: str = "exact",
+        init: str = "average",
+        solver: Solver | None = None,
+        dt_min: float = 0.001,
+        dt_max: float = 0.1,
+    ):
+        super().__init__()
+        self.dim, self.width, self.state_size = dim, expand * dim, state_size
+        self.num_heads = max(1, self.width // 64) if num_heads is None else num_heads
+        self.groups, self.kind, self.solver = groups, OnGraph() if kind is None else kind, solver
+        self.edge_dim, self.resolvent, self.init, self.dt_range = edge_dim, resolvent, init, (dt_min, dt_max)
+        check_choice("resolvent", resolvent, RESOLVENTS)
+        check_choice("init", init, INITS)
+        check_sizes(self.width, self.num_heads, groups, edge_dim, self.kind)
+
+        H, S, J = self.num_heads, self.kind.num_steps, self.kind.num_injections
+        self.num_sets = max(self.kind.sets) + 1
+        channels = self.width + 2 * self.num_sets * groups * state_size
+        self.splits = [self.width if gate else 0, channels, H * S, H * J]
+        self.in_proj = nn.Linear(dim, sum(self.splits), bias=False)
+        self.conv = self.kind.conv(channels) if conv else None
+        if self.conv is not None and init == "average":
+            # C · B starts near one: silu(bias)² = 1 / N.
+            self.conv.constant_from, self.conv.constant = self.width, _inverse_silu(state_size**-0.5)
+        shared_bias = getattr(self.kind, "shared_bias", False)
+        self.step_bias = nn.Parameter(torch.empty(H, 1 if shared_bias else S))
+        self.edge_proj = None if edge_dim is None else nn.Linear(edge_dim, H, bias=False)
+        self.edge_bias = None if edge_dim is None or shared_bias else nn.Parameter(torch.empty(H))
+        self.norm = HeadNorm(H, self.width)
+        self.out_proj = nn.Linear(self.width, dim, bias=False)
+        no_weight_decay(self)
+        self.reset_parameters()
+
+    def undecayed_parameters(self) -> list[nn.Parameter]:
+        """Parameters exempt from weight decay: step biases and D."""
+        return [p for p in (self.step_bias, self.edge_bias, self.norm.D) if p is not None]
+
+    def reset_parameters(self) -> None:
+        """Steps log-uniform in [dt_min, dt_max]; submodules by their own methods."""
+        for module in (self.in_proj, self.conv, self.norm, self.out_proj, self.edge_proj):
+            if module is not None:
+                module.reset_parameters()
+        self.reset_own_parameters()
+
+    def reset_own_parameters(self) -> None:
+        """The step biases: the parameters that do not belong to a submodule."""
+        low, high = map(math.log, self.dt_range)
+        uniform = _stratified if self.init == "average" else torch.rand_like
+        scales = self.step_bias.new_tensor(self.kind.step_scales[: self.step_bias.shape[1]])
+        with torch.no_grad():
+            for bias, scale in ((self.step_bias, scales), (self.edge_bias, self.kind.edge_step_scale)):
+                if bias is not None:
+                    steps = torch.exp(low + (high - low) * uniform(bias))
+                    bias.copy_(inverse_softplus(steps * scale))
+
+    def extra_repr(self) -> str:
+        """Sizes, for ``print``."""
+        return f"{self.dim}, num_heads={self.num_heads}, state_size={self.state_size}, kind={self.kind}"
+
+    def _heads(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """``V [Z, H, T, P]``, ``B, C [Z, sets, G, T, N]`` of convolved features ``[Z, T, channels]``."""
+        BC = self.num_sets * self.groups * self.state_size
+        V, B, C = features.split([self.width, BC, BC], dim=-1)
+        V = V.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        B, C = (t.unflatten(-1, (self.num_sets, self.groups, self.state_size)).movedim(1, 3) for t in (B, C))
+        return V, B, C
+
+    def _steps(self, projected: Tensor) -> Tensor:
+        """Step sizes ``[Z, H, S, T]``, in float32 at least, of projections ``[Z, T, H·S]``."""
+        steps = projected.unflatten(-1, (self.num_heads, -1)).movedim(1, 3)
+        return F.softplus(_at_least_float32(steps) + self.step_bias.unsqueeze(-1))
+
+    def _injections(self, projected: Tensor) -> Tensor | None:
+        """Signed injections ``[Z, H, J, T]``, in float32 at least, of projections ``[Z, T, H·J]``."""
+        if not self.kind.num_injections:
+            return None
+        return _at_least_float32(projected.unflatten(-1, (self.num_heads, -1)).movedim(1, 3))
+
+    def _edge_steps(self, edge_attr: Tensor | None, lead: tuple[int, ...]) -> Tensor | None:
+        """Step sizes of edges, ``[Z, H, E]``."""
+        if self.edge_proj is None or edge_attr is None:
+            return None
+        steps, bias = self.edge_proj(edge_attr).mT, self.step_bias[:, 0] if self.edge_bias is None else self.edge_bias
+        steps = F.softplus(_at_least_float32(steps) + bias.unsqueeze(-1)).expand(*lead, -1, -1)
+        return steps.reshape(math.prod(lead), *steps.shape[-2:])  # −1 would be ambiguous without edges
+
+
+def _stratified(like: Tensor) -> Tensor:
+    """Random numbers in [0, 1], one near the middle of each of H intervals of equal size, in random order.
+
+    With few heads, independent draws would sometimes miss short or long steps altogether.
+    """
+    return (torch.rand_like(like).argsort(dim=0) + 0.4 + 0.2 * torch.rand_like(like)) / len(like)
+
+
+def _inverse_silu(y: float) -> float:
+    """The x > 0 with ``silu(x) = y``, for y > 0, by Newton's method."""
+    x = y
+    for _ in range(50):
+        s = 1 / (1 + math.exp(-x))
+        x -= (x * s - y) / (s + x * s * (1 - s))
+    return x
+
+
+def _at_least_float32(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
