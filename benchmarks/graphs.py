@@ -44,7 +44,7 @@ def steps_of_training(study: Study) -> None:
 
 def masks(store: GraphStore, heads: int = 2, count: int = 32) -> None:
     """Exact masks of a batch against `torch.linalg.inv` of the same, padded."""
-    topology = chimera.batch([store.sample(i)["wiring"].topology for i in range(count)])
+    topology = chimera.batch([store.sample(i)["pyg_topology"].topology for i in range(count)])
     delta, psi = torch.rand(2, heads, topology.num_nodes)
     weight = chimera.graph_adjacency(topology, delta, psi).weight
     size = max(part.num_nodes for part in topology.parts)

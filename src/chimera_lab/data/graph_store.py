@@ -40,7 +40,7 @@ class GraphStore(Samples):
     def __init__(self, arrays: dict[str, Array]):
         self.arrays = arrays
         self.nodes, self.edges, self.targets = (begins(arrays[name]) for name in ("nodes", "edges", "targets"))
-        self._wirings: dict[int, PyGTopology] = {}
+        self._topologies: dict[int, PyGTopology] = {}
 
     @classmethod
     def of(cls, graphs: Iterable[GraphSample], notes: Sequence[str] = ()) -> GraphStore:
@@ -76,9 +76,9 @@ class GraphStore(Samples):
             "edge_attr": None if edge_attr is None else _tensor(edge_attr),
             "labels": _tensor(self.arrays["y"][targets]),
         }
-        if index not in self._wirings:
-            self._wirings[index] = from_edge_index(sample["edge_index"], len(sample["x"]))
-        sample["wiring"] = self._wirings[index]
+        if index not in self._topologies:
+            self._topologies[index] = from_edge_index(sample["edge_index"], len(sample["x"]))
+        sample["pyg_topology"] = self._topologies[index]
         if "positions" in self.arrays:  # of `add_positions`
             sample["positions"] = _tensor(self.arrays["positions"][nodes])
         return sample
@@ -125,7 +125,7 @@ def collate(samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "edge_attr": None,
         "batch": torch.repeat_interleave(torch.arange(len(samples)), sizes),
         "labels": torch.cat([s["labels"] for s in samples]),
-        "wiring": join_topologies([s["wiring"] for s in samples]),
+        "pyg_topology": join_topologies([s["pyg_topology"] for s in samples]),
         "batch_size": len(samples),
     }
     for name in ("edge_attr", "positions"):

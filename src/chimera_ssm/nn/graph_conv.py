@@ -96,8 +96,8 @@ class ChimeraConv(nn.Module):
             edge_attr = self._columns(edge_attr, edge_index.shape[1])
         if len(x) == 0:
             return x.new_zeros(0, self.out_channels)
-        wiring = from_edge_index(edge_index, len(x), batch)
-        return self.mixer(self.lin(x), wiring.topology, wiring.features(edge_attr))
+        pyg_topology = from_edge_index(edge_index, len(x), batch)
+        return self.mixer(self.lin(x), pyg_topology.topology, pyg_topology.features(edge_attr))
 
     def _check_nodes(self, x: Tensor) -> None:
         if (found := instead_of_dense(x)) is not None:

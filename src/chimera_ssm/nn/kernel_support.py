@@ -2,9 +2,10 @@
 
 from torch import Tensor
 
-from chimera_ssm.ops import compiled, custom_ops
+from chimera_ssm.cpu import availability
+from chimera_ssm.ops.custom_ops import use_operators
 
 
 def can_use_kernels(*tensors: Tensor | None) -> bool:
     """Whether Numba kernels support these tensors; tools that trace or count operators see PyTorch's instead."""
-    return not custom_ops.wanted() and compiled.usable(*tensors)
+    return not use_operators() and availability.can_use_kernels(*tensors)

@@ -95,7 +95,7 @@ def unpacked(path: Path) -> bytes:
 
 def graphs_of(data: Any) -> list:
     samples = [data.test.sample(n) for n in range(len(data.test))]
-    check_wirings([(s["wiring"], s["edge_index"], len(s["x"])) for s in samples])
+    check_wirings([(s["pyg_topology"], s["edge_index"], len(s["x"])) for s in samples])
     return [[s[name].tolist() for name in ("x", "edge_index", "labels")] for s in samples]
 
 
@@ -103,9 +103,9 @@ def check_wirings(wirings: list) -> None:
     """Solve with elimination, in whatever order is known, and densely."""
     import chimera_ssm as chimera
 
-    for wiring, edge_index, num_nodes in wirings:
-        topology = wiring.topology
-        assert wiring.fits(edge_index, num_nodes), "the wiring is that of another graph"
+    for pyg_topology, edge_index, num_nodes in wirings:
+        topology = pyg_topology.topology
+        assert pyg_topology.fits(edge_index, num_nodes), "the pyg_topology is that of another graph"
         weight = torch.linspace(0.01, 0.2, topology.num_edges)[None]
         rhs = torch.linspace(-1, 1, num_nodes)[None, :, None]
         A = torch.zeros(num_nodes, num_nodes, dtype=torch.float64)

@@ -13,7 +13,7 @@ from chimera_lab.data.graph import load_graphs
 from chimera_lab.data.graph_store import GraphStore
 from chimera_lab.data.pyg import LRGB
 from chimera_lab.recipes import find_recipe
-from chimera_ssm.topology import from_edge_index as wiring
+from chimera_ssm.topology import from_edge_index as pyg_topology
 
 pytest.importorskip("rdkit")
 pytest.importorskip("ogb")
@@ -73,7 +73,7 @@ def test_batches_are_graphs_side_by_side(tmp_path):
     assert batch["x"].shape == (11, 9)
     assert batch["batch"].tolist() == [0] * 3 + [1] * 6 + [2] * 2
     assert batch["labels"].flatten().tolist() == [1.5, 2, 3]
-    assert torch.equal(batch["edge_index"], batch["wiring"].topology.edge_index)
+    assert torch.equal(batch["edge_index"], batch["pyg_topology"].topology.edge_index)
     assert torch.equal(batch["edge_index"][:, 4:], samples[1]["edge_index"] + 3)
     torch.manual_seed(0)
     model = chimera.create_model("chimera_graph_test", num_labels=1).eval()
@@ -116,7 +116,7 @@ def test_a_kept_file_that_was_edited_is_made_anew(name, tmp_path, monkeypatch):
     path = write(tmp_path)
     store = molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)
     edited(kept_file(tmp_path), name, roll)
-    wiring.forget()  # as in another process: no graph is known
+    pyg_topology.forget()  # as in another process: no graph is known
     again = molecules.csv_store(path, "smiles", ["y"], problem="regression", refuse=True)
     for array, expected in store.arrays.items():
         np.testing.assert_array_equal(again.arrays[array], expected)
@@ -531,7 +531,7 @@ def test_masks_of_nodes():
     assert (data.level, data.num_labels, data.node_features, data.edge_features) == ("node", 3, 3, None)
     assert data.train.sample(0)["labels"].tolist() == [0, 1, -1, -1]
     assert data.test.sample(0)["labels"].tolist() == [-1, -1, -1, 1]
-    assert data.train.sample(0)["wiring"].edge.tolist() == [0, 1, 2, 0]
+    assert data.train.sample(0)["pyg_topology"].edge.tolist() == [0, 1, 2, 0]
 
 
 def test_nodes_in_no_mask_are_for_testing():

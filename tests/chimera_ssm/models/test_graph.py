@@ -343,7 +343,9 @@ def test_a_layer_is_its_equation(local, arrangement, mlp_ratio):
         )
         near = x + (F.gelu(layer.local.out_norm(h + y)) if arrangement == "sequential" else y)
     features, bonds = (near, updated) if arrangement == "sequential" else (x, edge)
-    expected = near + layer.mixer(layer.mixer_norm(features), graphs.wiring.topology, graphs.wiring.features(bonds))
+    expected = near + layer.mixer(
+        layer.mixer_norm(features), graphs.pyg_topology.topology, graphs.pyg_topology.features(bonds)
+    )
     if mlp_ratio:
         expected = expected + layer.mlp(layer.mlp_norm(expected))
     found, edge_found = layer(x, edge, graphs)
@@ -509,8 +511,8 @@ def test_plans_are_read_without_trusting_the_file(edges, tmp_path):
     from torch_geometric.data import Data
 
     edge_index = torch.tensor(edges, dtype=torch.long)
-    torch.save(KeepPlan()(Data(x=torch.randn(3, 2), edge_index=edge_index)).wiring, tmp_path / "wiring.pt")
-    assert torch.load(tmp_path / "wiring.pt", weights_only=True).fits(edge_index, 3)
+    torch.save(KeepPlan()(Data(x=torch.randn(3, 2), edge_index=edge_index)).pyg_topology, tmp_path / "pyg_topology.pt")
+    assert torch.load(tmp_path / "pyg_topology.pt", weights_only=True).fits(edge_index, 3)
 
 
 @pytest.mark.parametrize(
@@ -536,7 +538,7 @@ def test_objects_are_not_read_unless_they_are_checked(made_of, tmp_path):
 
 
 def changed(graph, how):
-    """The graph with its wiring, changed as a later transform of PyG might."""
+    """The graph with its pyg_topology, changed as a later transform of PyG might."""
     nodes = torch.arange(len(graph.x))
     if how == "another order of edges":
         graph.edge_index, graph.edge_attr = graph.edge_index.flip(1), graph.edge_attr.flip(0)
@@ -581,8 +583,8 @@ def test_plans_of_a_batch_are_those_of_its_graphs(resolvent, monkeypatch):
     expected = model(x, edge_index, edge_attr, batch).logits
     one, many = (KeepPlan()(Data(x=x, edge_index=edge_index, edge_attr=edge_attr, batch=b))
                  for b in (None, batch))  # fmt: skip
-    assert [part.num_nodes for part in many.wiring.topology.parts] == [6, 3, 2]
-    assert all(part.elimination_order is not None for part in many.wiring.topology.parts)
+    assert [part.num_nodes for part in many.pyg_topology.topology.parts] == [6, 3, 2]
+    assert all(part.elimination_order is not None for part in many.pyg_topology.topology.parts)
     one.batch = batch  # a plan of one graph is not one of three
     torch.testing.assert_close(model(one).logits, expected)
     monkeypatch.setattr(modeling, "wire", None)

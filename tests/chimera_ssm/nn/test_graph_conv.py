@@ -7,7 +7,7 @@ import torch
 
 import chimera_ssm as chimera
 from chimera_ssm.topology import cache
-from chimera_ssm.topology import from_edge_index as wiring
+from chimera_ssm.topology import from_edge_index as pyg_topology
 from chimera_ssm.topology.memory import nbytes
 
 KINDS = {
@@ -104,7 +104,7 @@ def test_dag_decomposition():
     _, edges, batch = many()
     x, edge_attr = features(len(batch), edges.shape[1])
     y = conv(x, edges, edge_attr, batch)
-    wired = wiring.from_edge_index(edges, len(batch), batch)
+    wired = pyg_topology.from_edge_index(edges, len(batch), batch)
     torch.testing.assert_close(y, conv.mixer(x, wired.topology, wired.features(edge_attr)))
     assert not torch.allclose(y, build()(x, edges, edge_attr, batch))
 
@@ -114,8 +114,8 @@ def test_graphs_are_planned_once(monkeypatch):
     plan = chimera.Graph._plan_elimination
     monkeypatch.setattr(chimera.Graph, "_plan_elimination", lambda self, limit: calls.append(1) or plan(self, limit))
     cache.clear()
-    wired, convert = [], wiring._convert
-    monkeypatch.setattr(wiring, "_convert", lambda *args: wired.append(1) or convert(*args))
+    wired, convert = [], pyg_topology._convert
+    monkeypatch.setattr(pyg_topology, "_convert", lambda *args: wired.append(1) or convert(*args))
     convs = [build() for _ in range(3)]
     rings = [torch.stack([torch.arange(n), (torch.arange(n) + 1) % n]) for n in (40, 41, 42)]
     for first, second in [(0, 1), (1, 2), (2, 0)] * 2:

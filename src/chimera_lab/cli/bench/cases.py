@@ -9,7 +9,7 @@ import chimera_ssm as chimera
 from chimera_lab.cli.bench import topologies
 from chimera_lab.cli.bench.model_workloads import ImageStep, TextStep
 from chimera_lab.cli.bench.workloads import Attention, DenseInverse, Masks, Mix, Workload
-from chimera_lab.training.settings import unknown
+from chimera_ssm.errors import unknown_name
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,6 @@ def pick(names: list[str] | None, models: bool = False) -> list[Case]:
     known = CASES | MODELS
     for name in names or ():
         if name not in known:
-            raise ValueError(unknown(f"case {name!r}", name, known))
+            raise ValueError(unknown_name("case", name, known))
     wanted = [*(CASES if names is None else names), *(MODELS if models else ())]
     return [case for case in known.values() if case.name in wanted]

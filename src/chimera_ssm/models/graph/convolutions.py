@@ -11,19 +11,19 @@ from torch.nn import functional as F
 from chimera_ssm.errors import missing_extra
 from chimera_ssm.models.graph.configuration import ChimeraGraphConfig
 from chimera_ssm.models.graph.norms import norm_of, normalized
-from chimera_ssm.topology.from_edge_index import Wiring
+from chimera_ssm.topology.from_edge_index import PyGTopology
 
 
 class GraphStructure(NamedTuple):
     """The structure of a batch of graphs.
 
     Attributes:
-        wiring: topology, and the edges of ``edge_index`` in it.
+        pyg_topology: topology, and the edges of ``edge_index`` in it.
         edge_index: source and target of each edge, ``[2, E]``.
         batch: index of each node's graph, ``[T]``; ``None`` for one graph.
     """
 
-    wiring: Wiring
+    pyg_topology: PyGTopology
     edge_index: Tensor
     batch: Tensor | None
 

@@ -54,7 +54,9 @@ class ChimeraGraphLayer(GradientCheckpointingLayer):
         near, updated = (x, edge) if self.local is None else self.local(x, edge, structure)
         x, edge = (near, updated) if self.sequential else (x, edge)
         features = normalized(self.mixer_norm, x, structure.batch)
-        x = near + self.dropout(self.mixer(features, structure.wiring.topology, structure.wiring.features(edge)))
+        x = near + self.dropout(
+            self.mixer(features, structure.pyg_topology.topology, structure.pyg_topology.features(edge))
+        )
         if self.mlp is not None and self.mlp_norm is not None:
             x = x + self.dropout(self.mlp(normalized(self.mlp_norm, x, structure.batch)))
         return x, updated

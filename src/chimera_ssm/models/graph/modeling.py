@@ -18,7 +18,7 @@ from chimera_ssm.models.graph.layers import ChimeraGraphLayer
 from chimera_ssm.models.graph.losses import absolute_error, binary_cross_entropy, weighted_cross_entropy
 from chimera_ssm.models.graph.norms import norm_of, normalized
 from chimera_ssm.models.mixers import build_mixer
-from chimera_ssm.topology.from_edge_index import Wiring, wire
+from chimera_ssm.topology.from_edge_index import PyGTopology, from_edge_index
 
 
 @dataclass
@@ -84,19 +84,21 @@ class ChimeraGraphModel(ChimeraGraphPreTrainedModel):
         edge_attr: Tensor | None = None,
         batch: Tensor | None = None,
         positions: Tensor | None = None,
-        wiring: Wiring | None = None,
+        pyg_topology: PyGTopology | None = None,
         **kwargs: Any,
     ) -> GraphOutput:
         """Features of the nodes; arguments as for `ChimeraForGraphs`."""
-        x, edge_index, edge_attr, batch, positions, wiring = read_inputs(
-            self.config, x, edge_index, edge_attr, batch, positions, wiring
+        x, edge_index, edge_attr, batch, positions = read_inputs(
+            self.config, x, edge_index, edge_attr, batch, positions
         )
         self._check(x, edge_index, edge_attr, positions)
         edge = None if self.edge_encoder is None else self.edge_encoder(edge_attr, self.dtype)
         h = self.node_encoder(x, self.dtype)
         if self.position_encoder is not None:
             h = h + self.position_encoder(positions, batch, self.dtype)
-        structure = GraphStructure(wire(edge_index, len(x), batch) if wiring is None else wiring, edge_index, batch)
+        structure = GraphStructure(
+            from_edge_index(edge_index, len(x), batch) if pyg_topology is None else pyg_topology, edge_index, batch
+        )
         h = self.dropout(h)
         for layer in self.layers:
             h, edge = layer(h, edge, structure)
@@ -148,7 +150,7 @@ class ChimeraForGraphs(ChimeraGraphPreTrainedModel):
         batch: Tensor | None = None,
         labels: Tensor | None = None,
         positions: Tensor | None = None,
-        wiring: Wiring | None = None,
+        pyg_topology: PyGTopology | None = None,
         batch_size: int | None = None,
         **kwargs: Any,
     ) -> GraphOutput:
@@ -162,16 +164,18 @@ class ChimeraForGraphs(ChimeraGraphPreTrainedModel):
             batch: index of each node's graph; one graph if omitted.
             labels: classes; for a regression and for several labels, an array like the predictions, NaN where unknown.
             positions: ``[T, position_features]``.
-            wiring: the topology of ``edge_index`` and ``batch``, if it is already known.
+            pyg_topology: the topology of ``edge_index`` and ``batch``, if it is already known.
             batch_size: number of graphs; inferred from ``batch`` if omitted.
             kwargs: ``return_dict``.
         """
         if batch is None and batch_size is None:
             batch_size = getattr(x, "num_graphs", None)
-        x, edge_index, edge_attr, batch, positions, wiring = read_inputs(
-            self.config, x, edge_index, edge_attr, batch, positions, wiring
+        x, edge_index, edge_attr, batch, positions = read_inputs(
+            self.config, x, edge_index, edge_attr, batch, positions
         )
-        nodes = self.chimera(x, edge_index, edge_attr, batch, positions, wiring, return_dict=True).last_hidden_state
+        nodes = self.chimera(
+            x, edge_index, edge_attr, batch, positions, pyg_topology, return_dict=True
+        ).last_hidden_state
         features = pool(nodes, batch, batch_size, self.config.pooling) if self.config.level == "graph" else nodes
         logits = self.head(features)
         if self.config.label_std is not None:
