@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, make_dataclass
 from types import SimpleNamespace
-from typing import Any, ClassVar, Literal, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, get_type_hints
 
 from transformers import PreTrainedConfig
 
@@ -66,9 +66,8 @@ def model_settings(config: Any, exclude: Sequence[str] = (), **defaults: Any) ->
 
 def _declared(config: Any) -> dict[str, Any]:
     """The types of the fields that a class itself declares."""
-    own = SimpleNamespace(__annotations__=inspect.get_annotations(config))
-    types = get_type_hints(own, vars(sys.modules[config.__module__]))
-    return {name: kind for name, kind in types.items() if name != "model_type" and get_origin(kind) is not ClassVar}
+    written = {name: kind for name, kind in inspect.get_annotations(config).items() if "ClassVar" not in str(kind)}
+    return get_type_hints(SimpleNamespace(__annotations__=written), vars(sys.modules[config.__module__]))
 
 
 def _with_choices(kind: Any, choices: Sequence[Any] | None) -> Any:

@@ -1,7 +1,6 @@
 """Graph models: presets, invariances, encoders, saving and loading, baselines."""
 
 import json
-import pickle
 
 import pytest
 import torch
@@ -10,15 +9,12 @@ from transformers import AutoConfig, AutoModel
 
 import chimera_lab.baselines  # noqa: F401  (registers the baseline mixers)
 import chimera_ssm as chimera
-from chimera_lab.data.graph_store import KeepPlan
 from chimera_ssm import ChimeraForGraphs, ChimeraGraphConfig, ChimeraGraphModel
-from chimera_ssm.models.graph import losses, modeling
+from chimera_ssm.models.graph import losses
 from chimera_ssm.models.graph.configuration import ATOM, BOND
 from chimera_ssm.models.graph.convolutions import GCNPlus, GraphStructure
 from chimera_ssm.models.graph.norms import GraphNorm
-from chimera_ssm.topology import minimum_degree
-from chimera_ssm.topology.from_edge_index import Wiring, restore_wiring, wire
-from chimera_ssm.topology.symbolic_lu import EliminationPlan
+from chimera_ssm.topology.from_edge_index import from_edge_index
 
 pytest.importorskip("torch_geometric")
 
@@ -225,7 +221,7 @@ def test_what_is_given_beside_data_of_pyg_wins(whole):
     model = model if whole else model.chimera
     x, edge_index, edge_attr, batch = molecules()
     data = Batch.from_data_list([
-        KeepPlan()(Data(x=x, edge_index=edge_index, edge_attr=edge_attr, positions=torch.randn(11, 4)))
+        Data(x=x, edge_index=edge_index, edge_attr=edge_attr, positions=torch.randn(11, 4))
     ])  # fmt: skip
     inputs = {"edge_index": edge_index, "edge_attr": edge_attr, "batch": None, "positions": data.positions}
     others = {
@@ -248,7 +244,7 @@ def test_a_compiled_model_breaks_where_it_finds_its_graphs():
     model = build().double().eval()
     run = torch.compile(model, backend="aot_eager")
     x, edge_index, edge_attr, batch = molecules()
-    data = Batch.from_data_list([KeepPlan()(Data(x=x, edge_index=edge_index, edge_attr=edge_attr))] * 2)
+    data = Batch.from_data_list([Data(x=x, edge_index=edge_index, edge_attr=edge_attr)] * 2)
     for inputs in [(x, edge_index, edge_attr, batch), (x, edge_index.flip(0), edge_attr, batch), (data,)]:
         results = []
         for function in (run, model):
@@ -331,7 +327,7 @@ def test_a_layer_is_its_equation(local, arrangement, mlp_ratio):
     x, edge, graphs = (
         torch.randn(11, 16),
         torch.randn(17, 16),
-        GraphStructure(wire(edge_index, 11, batch), edge_index, batch),
+        GraphStructure(from_edge_index(edge_index, 11, batch), edge_index, batch),
     )
     near, updated = x, edge
     if local == "gcn_plus":
@@ -484,118 +480,9 @@ def test_it_learns():
     assert loss < 0.1
 
 
-def test_plans_come_with_the_graphs_of_pyg(monkeypatch, tmp_path):
-    from torch_geometric.data import Data
-    from torch_geometric.loader import DataLoader
-
-    x, edge_index, edge_attr, batch = molecules()
-    model = build().eval()
-    expected = model(x, edge_index, edge_attr, batch).logits
-    graphs = []
-    for g in range(3):
-        here, own = batch == g, batch[edge_index[0]] == g
-        start = int(here.nonzero()[0])
-        graphs.append(Data(x=x[here], edge_index=edge_index[:, own] - start, edge_attr=edge_attr[own]))
-    planned = [KeepPlan()(graph) for graph in graphs]
-    empty = KeepPlan()(Data(x=x[:0], edge_index=edge_index[:, :0], edge_attr=edge_attr[:0]))
-    torch.save(planned, tmp_path / "planned.pt")  # as a data set keeps them
-    again = torch.load(tmp_path / "planned.pt", weights_only=False)
-    monkeypatch.setattr(minimum_degree, "best_order", None)  # nothing is ordered again
-    (together,) = DataLoader([*again, empty], batch_size=4)
-    torch.testing.assert_close(model(together).logits[:3], expected)
-    torch.testing.assert_close(model(again[0]).logits, expected[:1])
-
-
-@pytest.mark.parametrize("edges", [[[], []], [[0, 1], [0, 1]], [[0, 1, 2], [1, 0, 0]]])
-def test_plans_are_read_without_trusting_the_file(edges, tmp_path):
-    from torch_geometric.data import Data
-
-    edge_index = torch.tensor(edges, dtype=torch.long)
-    torch.save(KeepPlan()(Data(x=torch.randn(3, 2), edge_index=edge_index)).pyg_topology, tmp_path / "pyg_topology.pt")
-    assert torch.load(tmp_path / "pyg_topology.pt", weights_only=True).fits(edge_index, 3)
-
-
-@pytest.mark.parametrize(
-    "edge", [[0, 1, 2], [0, 1, 1, 3], [-1, 0, 1], [0.0, 1.0, 2.0, 2.0], [[0, 1, 2, 2]], "no tensor", 1]
-)
-def test_a_wiring_that_does_not_name_all_edges_is_refused(edge):
-    graph = chimera.Graph(4, [[0, 1, 2, 3], [1, 2, 3, 0]])
-    with pytest.raises(chimera.TopologyError, match="must name all edges of its topology"):
-        restore_wiring(graph, edge if isinstance(edge, str) else torch.tensor(edge))
-
-
-@pytest.mark.parametrize("made_of", [chimera.Graph, chimera.Batch, EliminationPlan, Wiring])
-def test_objects_are_not_read_unless_they_are_checked(made_of, tmp_path):
-    """Of a file that PyG reads with weights_only=True."""
-
-    class Forged:
-        def __reduce__(self):
-            return made_of, (), {"num_nodes": 3, "parts": (), "order": torch.arange(9)}
-
-    torch.save(Forged(), tmp_path / "forged.pt")
-    with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
-        torch.load(tmp_path / "forged.pt", weights_only=True)
-
-
-def changed(graph, how):
-    """The graph with its pyg_topology, changed as a later transform of PyG might."""
-    nodes = torch.arange(len(graph.x))
-    if how == "another order of edges":
-        graph.edge_index, graph.edge_attr = graph.edge_index.flip(1), graph.edge_attr.flip(0)
-    elif how == "fewer edges":
-        graph.edge_index, graph.edge_attr = graph.edge_index[:, 1:], graph.edge_attr[1:]
-    elif how == "other ends":
-        graph.edge_index = torch.stack([graph.edge_index[0], graph.edge_index[1].roll(1)])
-    elif how == "self-loops":
-        graph.edge_index = torch.cat([graph.edge_index, nodes.expand(2, -1)], dim=1)
-        graph.edge_attr = torch.cat([graph.edge_attr, graph.edge_attr.new_zeros(len(nodes), 3)])
-    elif how == "one more node":
-        graph.x = torch.cat([graph.x, graph.x[:1]])
-    return graph
-
-
-@pytest.mark.parametrize(
-    "how", ["nothing", "another order of edges", "fewer edges", "other ends", "self-loops", "one more node"]
-)
-@pytest.mark.parametrize("batched", [False, True])
-def test_a_plan_is_not_used_for_another_graph(how, batched, monkeypatch):
-    from torch_geometric.data import Batch, Data
-
-    x, edge_index, edge_attr, _ = molecules()
-    model = build().double().eval()
-    graphs = [Data(x=x[6:9], edge_index=edge_index[:, 12:] - 6, edge_attr=edge_attr[12:]) for _ in range(2)]
-    graphs.append(Data(x=x[:6], edge_index=edge_index[:, :12], edge_attr=edge_attr[:12]))
-    planned = [changed(KeepPlan()(graph), how) for graph in graphs]
-    data = Batch.from_data_list(planned) if batched else planned[0]
-    batch = data.batch if batched else torch.zeros(len(data.x), dtype=torch.long)
-    expected = model(data.x, data.edge_index, data.edge_attr, batch).logits
-    if how == "nothing":
-        monkeypatch.setattr(modeling, "wire", None)
-    torch.testing.assert_close(model(data).logits, expected)
-
-
-@pytest.mark.parametrize("resolvent", ["exact", "neumann", "dag"])
-def test_plans_of_a_batch_are_those_of_its_graphs(resolvent, monkeypatch):
-    from torch_geometric.data import Batch, Data
-
-    x, edge_index, edge_attr, batch = molecules()
-    model = build(resolvent=resolvent).double().eval()
-    expected = model(x, edge_index, edge_attr, batch).logits
-    one, many = (KeepPlan()(Data(x=x, edge_index=edge_index, edge_attr=edge_attr, batch=b))
-                 for b in (None, batch))  # fmt: skip
-    assert [part.num_nodes for part in many.pyg_topology.topology.parts] == [6, 3, 2]
-    assert all(part.elimination_order is not None for part in many.pyg_topology.topology.parts)
-    one.batch = batch  # a plan of one graph is not one of three
-    torch.testing.assert_close(model(one).logits, expected)
-    monkeypatch.setattr(modeling, "wire", None)
-    torch.testing.assert_close(model(many).logits, expected)
-    loaded = Batch.from_data_list([Data(x=x[:6], edge_index=edge_index[:, :12], edge_attr=edge_attr[:12])] * 2)
-    torch.testing.assert_close(model(KeepPlan()(loaded)).logits, expected[[0, 0]])
-
-
 def test_a_batch_without_nodes():
     from torch_geometric.data import Batch, Data
 
     empty = Data(x=torch.empty(0, 9).long(), edge_index=torch.empty(2, 0).long(), edge_attr=torch.empty(0, 3).long())
     with pytest.raises(ValueError, match="there are no nodes"):
-        build()(Batch.from_data_list([KeepPlan()(empty)]))
+        build()(Batch.from_data_list([empty]))

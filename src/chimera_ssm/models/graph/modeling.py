@@ -96,9 +96,8 @@ class ChimeraGraphModel(ChimeraGraphPreTrainedModel):
         h = self.node_encoder(x, self.dtype)
         if self.position_encoder is not None:
             h = h + self.position_encoder(positions, batch, self.dtype)
-        structure = GraphStructure(
-            from_edge_index(edge_index, len(x), batch) if pyg_topology is None else pyg_topology, edge_index, batch
-        )
+        pyg_topology = from_edge_index(edge_index, len(x), batch) if pyg_topology is None else pyg_topology
+        structure = GraphStructure(pyg_topology, edge_index, batch)
         h = self.dropout(h)
         for layer in self.layers:
             h, edge = layer(h, edge, structure)
