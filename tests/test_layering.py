@@ -1,4 +1,4 @@
-"""The architecture: data flows one way, and importing the package loads nothing heavy."""
+"""The architecture: data flows one way, no import cycles, short functions, and importing the library is cheap."""
 
 import ast
 import subprocess
@@ -7,56 +7,110 @@ from pathlib import Path
 
 import pytest
 
+import chimera_lab
 import chimera_ssm
 
-ROOT = Path(chimera_ssm.__file__).parent
-ORDER = [
-    "version",
-    "errors",
-    "pixels",
-    "topology",
-    "adjacency",
-    "solvers",
-    "nn",
-    "models",
-    "data",
-    "training",
-    "recipes",
-    "planning",
-    "studies",
-    "show",
-    "cli",
-]
+LIBRARY, LABORATORY = (Path(package.__file__).parent for package in (chimera_ssm, chimera_lab))
+ORDER = {
+    LIBRARY: ["version", "errors", "pixels", "cpu", "topology", "adjacency", "ops", "nn", "models"],
+    LABORATORY: ["baselines", "data", "training", "recipes", "planning", "studies", "show", "cli"],
+}
+#: Folders of `ops` with one algorithm each; `spmm` is what they share.
+ALGORITHMS = ["scan", "sweep", "tridiagonal", "sparse_lu", "neumann"]
 
 
-def imports(path):
-    """Packages of ours that a file imports, wherever in the file."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom):
+def modules():
+    """Every module of ours by name."""
+    found = {}
+    for root in ORDER:
+        for path in root.rglob("*.py"):
+            parts = path.relative_to(root.parent).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imports(path, inside_functions=False):
+    """Modules of ours that a file imports when it runs, anywhere in it or only inside of functions."""
+    tree = ast.parse(path.read_text())
+    skipped = {
+        child
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for child in ast.walk(node)
+    }
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    nodes = {n for f in functions for n in ast.walk(f)} if inside_functions else set(ast.walk(tree))
+    for node in nodes - skipped:
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            names = [node.module or ""]
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
         for name in names:
-            if name.startswith("chimera_ssm."):
-                yield name.split(".")[1]
+            while name and name not in MODULES:
+                name = name.rpartition(".")[0]
+            if name:
+                yield name
 
 
-@pytest.mark.parametrize("package", ORDER)
-def test_a_package_imports_only_those_before_it(package):
-    home = ROOT / package
+@pytest.mark.parametrize(("root", "package"), [(root, p) for root, order in ORDER.items() for p in order])
+def test_a_package_imports_only_those_before_it(root, package):
+    home = root / package
     files = sorted(home.rglob("*.py")) if home.is_dir() else [home.with_suffix(".py")]
-    allowed = set(ORDER[: ORDER.index(package) + 1])
+    allowed = [f"{root.name}.{name}" for name in ORDER[root][: ORDER[root].index(package) + 1]] + [root.name]
+    if root is LABORATORY:
+        allowed.append("chimera_ssm")
     for path in files:
-        assert set(imports(path)) <= allowed, path
+        for name in imports(path):
+            assert any(name == a or (a != root.name and name.startswith(f"{a}.")) for a in allowed), f"{path}: {name}"
 
 
-def test_every_package_has_its_place():
+@pytest.mark.parametrize("root", ORDER)
+def test_every_package_has_its_place(root):
     found = {
         p.stem
-        for p in ROOT.iterdir()
+        for p in root.iterdir()
         if p.name != "__init__.py" and (p.suffix == ".py" or (p / "__init__.py").exists())
     }
-    assert found == set(ORDER)
+    assert found == set(ORDER[root])
+
+
+def test_kernel_infrastructure_imports_nothing_else_of_ours():
+    for path in (LIBRARY / "cpu").rglob("*.py"):
+        assert all(name.startswith("chimera_ssm.cpu") for name in imports(path)), path
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_an_algorithm_does_not_import_others(algorithm):
+    others = [f"chimera_ssm.ops.{name}" for name in ALGORITHMS if name != algorithm]
+    for path in (LIBRARY / "ops" / algorithm).rglob("*.py"):
+        for name in imports(path):
+            assert not name.startswith(tuple(others)), f"{path}: {name}"
+
+
+def test_there_are_no_import_cycles():
+    """Imports inside of functions included."""
+    edges = {name: {i for i in imports(path) if i != name} for name, path in MODULES.items()}
+    while leaves := {name for name, targets in edges.items() if not targets & edges.keys()}:
+        edges = {name: targets for name, targets in edges.items() if name not in leaves}
+    assert not edges
+
+
+def test_few_imports_of_ours_are_inside_of_functions():
+    late = {name: set(imports(path, inside_functions=True)) for name, path in MODULES.items()}
+    assert sum(len(names) for name, names in late.items() if name.startswith("chimera_ssm")) < 30
+
+
+def test_functions_are_short():
+    for path in MODULES.values():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                assert node.end_lineno - node.lineno < 60, f"{path}: {node.name}"
 
 
 def loaded_by(code):
@@ -68,6 +122,10 @@ def loaded_by(code):
 
 def test_importing_the_package_loads_nothing_heavy():
     assert not {"torch", "numpy", "numba"} & loaded_by("import chimera_ssm")
+
+
+def test_the_functional_interface_does_not_load_numba():
+    assert "numba" not in loaded_by("import chimera_ssm as c; c.mix; c.Chimera")
 
 
 def test_the_core_needs_torch_and_numpy_only():

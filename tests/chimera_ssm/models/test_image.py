@@ -384,7 +384,6 @@ def test_a_mirrored_image_is_seen_alike_by_mirrored_weights(axis):
     torch.testing.assert_close(mirrored.flip(axis - 1), features)
 
 
-@pytest.mark.xfail(strict=True, reason="equal topologies do not share a cache yet")
 def test_topologies_are_planned_once(monkeypatch):
     calls = []
 

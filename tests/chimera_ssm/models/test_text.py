@@ -227,7 +227,6 @@ def test_arguments_stand_in_the_order_of_transformers(head):
     assert all(torch.equal(*pair) for pair in zip(model(ids, mask).to_tuple(), named.to_tuple(), strict=True))
 
 
-@pytest.mark.xfail(strict=True, reason="equal topologies do not share a cache yet")
 def test_topologies_are_planned_once(monkeypatch):
     calls = []
 

@@ -24,15 +24,15 @@ from tests import zoo
 
 @njit
 def _vector_arithmetic(a, out):
-    x, y = simd.load(a, 0), simd.load(a, 16)
-    simd.store(out, 0, x * y + 2 * x - y)
-    simd.put(out, 16, simd.total(x))
-    simd.put(out, 17, simd.at(a, 11))
-    simd.add_totals(out, 18, x, y, x + y, simd.splat(simd.at(a, 1)))
-    simd.store(out, 22, simd.fma(3, simd.load_8(a, 1), simd.load_8(a, 2)))
-    simd.put(out, 30, simd.total(simd.load_4(a, 5) * simd.splat_4(simd.at(a, 2))))
-    memory = simd.room(17, a.dtype)
-    simd.put(out, 31, a.dtype.type(memory.ctypes.data % (16 * a.itemsize)) + memory.size)
+    x, y = simd.vload(a, 0), simd.vload(a, 16)
+    simd.vstore(out, 0, x * y + 2 * x - y)
+    simd.store(out, 16, simd.horizontal_sum(x))
+    simd.store(out, 17, simd.load(a, 11))
+    simd.add_totals(out, 18, x, y, x + y, simd.splat(simd.load(a, 1)))
+    simd.vstore(out, 22, simd.fma(3, simd.vload_8(a, 1), simd.vload_8(a, 2)))
+    simd.store(out, 30, simd.horizontal_sum(simd.vload_4(a, 5) * simd.splat_4(simd.load(a, 2))))
+    memory = simd.aligned_empty(17, a.dtype)
+    simd.store(out, 31, a.dtype.type(memory.ctypes.data % (16 * a.itemsize)) + memory.size)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -72,7 +72,7 @@ def _x86():
 @njit
 def _vector_functions(a, b, out):
     for k in range(0, a.size, 16):
-        simd.store(out, k, simd.exp(simd.load(a, k)) / simd.load(b, k))
+        simd.vstore(out, k, simd.exp(simd.vload(a, k)) / simd.vload(b, k))
 
 
 @pytest.mark.parametrize(("dtype", "bound", "ulps"), [(np.float32, 87, 4), (np.float64, 708, 4)])
