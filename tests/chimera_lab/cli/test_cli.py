@@ -304,7 +304,7 @@ def test_a_training_step_has_a_loss_and_all_gradients(monkeypatch):
 
     def small(name, **sizes):
         chosen["name"] = name
-        return chimera_ssm.image_classifier("chimera", hidden_size=16, num_hidden_layers=1, patch_size=16, **sizes)
+        return baselines.image_classifier("chimera", hidden_size=16, num_hidden_layers=1, patch_size=16, **sizes)
 
     monkeypatch.setattr(chimera_ssm, "create_model", small)
     steps = model_workloads.ImageStep("chimera", 32, batch=2).build()
@@ -319,7 +319,7 @@ def test_a_text_step_has_a_loss_and_all_gradients(mixer, monkeypatch):
         sizes |= {"hidden_size": 16, "num_hidden_layers": 1, "num_heads": 2, "state_size": 4}
         return build("chimera" if which == "chimera_text_base" else which, **sizes)
 
-    build = chimera_ssm.text_model
+    build = baselines.text_model
     monkeypatch.setattr(chimera_ssm, "create_model", small)
     monkeypatch.setattr(baselines, "text_model", small)
     steps = model_workloads.TextStep(mixer, 24, batch=2).build()
