@@ -22,7 +22,7 @@ from chimera_lab.planning.traffic import Traffic
 from chimera_lab.recipes import find_recipe
 from chimera_lab.training.kinds import count_parameters, create_task
 from chimera_lab.training.recipe import RuntimeConfig
-from chimera_ssm.cpu.availability import disable_kernels, usable
+from chimera_ssm.cpu.availability import can_use_kernels, disable_kernels
 from chimera_ssm.ops.custom_ops import as_operators
 from chimera_ssm.ops.flops import FLOP_FORMULAS, multiplications
 
@@ -70,10 +70,10 @@ def test_products_of_a_model_are_those_of_its_layers():
 
 
 def test_kernels_are_left_out_within_plain_pytorch():
-    assert usable(torch.zeros(1))
+    assert can_use_kernels(torch.zeros(1))
     with disable_kernels():
-        assert not usable(torch.zeros(1))
-    assert usable(torch.zeros(1))
+        assert not can_use_kernels(torch.zeros(1))
+    assert can_use_kernels(torch.zeros(1))
 
 
 @pytest.mark.parametrize("length", [7, 2000])
