@@ -9,12 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isnan
 from statistics import mean, stdev
+from textwrap import fill
 
 from chimera_lab.studies.results import MAJORITY, TEST, RowResult
 from chimera_lab.studies.study import Row, Section, Study
 
 Results = Mapping[str, RowResult]
 
+_LEAD = (
+    "The lead of the first row over another is the difference of their means; it counts if it exceeds two standard "
+    "deviations of the difference of two seeds, 2√(s₁² + s₂²)."
+)
 #: Metrics that are not fractions.
 _PLAIN = ("loss", "perplexity", "mae")
 
@@ -36,7 +41,7 @@ class Words:
     text: str
 
     def __str__(self) -> str:
-        return self.text
+        return fill(self.text, 120, break_long_words=False, break_on_hyphens=False)
 
 
 @dataclass(frozen=True)
@@ -62,8 +67,8 @@ def markdown(blocks: list[Block]) -> str:
 def report(study: Study, results: Results, command: str, then: Mapping[str, Results] | None = None) -> list[Block]:
     """The report of a study, and of those that come `then`."""
     equal = " Every row has the same number of parameters within 3 %." if study.matched else ""
-    how = "which can be interrupted and goes on where it was"
-    blocks: list[Block] = [Words(study.doc), Words(f"Measured by `{command}`, {how}. {_method(study)}{equal}")]
+    how = "which can be interrupted and resumed"
+    blocks: list[Block] = [Words(study.doc), Words(f"Measured by `{command}`, {how}. {_method(study)}{equal} {_LEAD}")]
     blocks += _sections(study, results)
     for name, found in (then or {}).items():
         part = study.then[name]
@@ -84,10 +89,10 @@ def _method(study: Study) -> str:
         if rates
         else "Every row has the learning rate of its recipe"
     )
-    chosen = " Of each run those weights are taken that were best on validation data." if study.test else ""
+    chosen = " Each run keeps the weights that were best on validation data." if study.test else ""
     return (
         f"Recipe `{study.recipe_name}` with {_words(budget)}. {tuned} and {study.seeds} "
-        f"seed{'s' if study.seeds > 1 else ''}; the test data choose nothing.{chosen} Figures are "
+        f"seed{'s' if study.seeds > 1 else ''}; no choice uses the test data.{chosen} Results are "
         f"{' and '.join(map(_unit, study.metrics))}: mean ± standard deviation over seeds."
     )
 
@@ -138,16 +143,21 @@ def _sections(study: Study, results: Results) -> list[Block]:
 def _table(study: Study, section: Section, results: Results) -> Cells:
     columns = [(title, metric) for title in (TEST, *section.evaluations) for metric in study.metrics]
     titles = [title if len(study.metrics) == 1 else f"{title}, {metric}" for title, metric in columns]
-    paper = ["paper", "difference", "first ahead by (paper)"] if any(row.paper for row in section.rows) else []
-    head = ["model", *titles, *paper, "parameters", "lr", "seconds"]
+    has_paper = any(row.paper for row in section.rows)
+    paper = ["paper", "difference from the paper", "lead in the paper"] if has_paper else []
+    if not study.is_papers_task and paper:
+        del paper[1]
+    head = ["model", *titles, "lead of the first row", "two standard deviations", *paper, "parameters", "learning rate"]
     rows = []
     for row in section.rows:
         same = study.same(row)
         r = None if same is None else results[same.name]
         figures = ["" if r is None else spread(r.figures[title][metric], metric) for title, metric in columns]
-        size = [f"{r.parameters:,}", f"{r.lr:g}", f"{r.seconds:.0f}"] if r else ["", "", ""]
+        lead = _lead_cells(study, section, row, results)
+        beside = _paper_cells(study, section, row, results) if has_paper else []
+        size = [f"{r.parameters:,}", f"{r.lr:g}"] if r else ["", ""]
         name = f"{row.name}{_diverged(study, r)}" if r else f"{row.name} (paper only)"
-        rows.append([name, *figures, *(_paper_cells(study, section, row, results) if paper else []), *size])
+        rows.append([name, *figures, *lead, *beside, *size])
     if study.majority:
         guessed = [spread(results[MAJORITY].figures[TEST][metric], metric) for metric in study.metrics]
         rows.append([MAJORITY, *guessed, *[""] * (len(head) - 1 - len(guessed))])
@@ -167,22 +177,37 @@ def _found(study: Study, row: Row, results: Results) -> list[float] | None:
     return None if same is None else known(results[same.name].figures[TEST][study.metric])
 
 
+def _lead_cells(study: Study, section: Section, row: Row, results: Results) -> list[str]:
+    """The lead of the first row over this one, and two standard deviations of it."""
+    first, other = _found(study, section.rows[0], results), _found(study, row, results)
+    if row is section.rows[0] or not first or not other:
+        return ["", ""]
+    lead, deviation = _lead(study, first, other)
+    several = min(len(first), len(other)) > 1
+    return [_number(lead, study.metric, "+"), _number(2 * deviation, study.metric) if several else ""]
+
+
+def _lead(study: Study, first: list[float], other: list[float]) -> tuple[float, float]:
+    """By how much a row is better than another, and the standard deviation of the difference of two seeds."""
+    sign = 1 if study.larger_is_better else -1
+    variances = [stdev(figures) ** 2 if len(figures) > 1 else 0.0 for figures in (first, other)]
+    return sign * (mean(first) - mean(other)), sum(variances) ** 0.5
+
+
 def _paper_cells(study: Study, section: Section, row: Row, results: Results) -> list[str]:
-    """The paper's values, our difference from them, and the lead of the first row, here and in the paper."""
+    """The paper's values, our difference from them where the task is the paper's, and the first row's lead there."""
     metrics = [metric for metric in study.metrics if metric in row.paper]
-    figures = ", ".join(_number(row.paper[metric], metric) for metric in metrics)
-    same, first = study.same(row), section.rows[0]
-    ours = None if same is None else results[same.name].figures[TEST]
-    differences = [_number(mean(found) - row.paper[m], m, "+") for m in metrics if ours and (found := known(ours[m]))]
-    if row is first:
-        return [figures, ", ".join(differences), ""]
-    sign, metric = 1 if study.larger_is_better else -1, study.metric
-    ahead, a, b = "", _found(study, first, results), _found(study, row, results)
-    if a and b:
-        ahead = _number(sign * (mean(a) - mean(b)), metric, "+")
-    if metric in row.paper and metric in first.paper:
-        ahead += f" ({_number(sign * (first.paper[metric] - row.paper[metric]), metric, '+')})"
-    return [figures, ", ".join(differences), ahead.strip()]
+    cells = [", ".join(_number(row.paper[metric], metric) for metric in metrics)]
+    if study.is_papers_task:
+        same = study.same(row)
+        ours = None if same is None else results[same.name].figures[TEST]
+        found = {metric: known(ours[metric]) for metric in metrics} if ours else {}
+        cells.append(", ".join(_number(mean(f) - row.paper[metric], metric, "+") for metric, f in found.items() if f))
+    first, metric = section.rows[0], study.metric
+    if row is first or metric not in row.paper or metric not in first.paper:
+        return [*cells, ""]
+    sign = 1 if study.larger_is_better else -1
+    return [*cells, _number(sign * (first.paper[metric] - row.paper[metric]), metric, "+")]
 
 
 def _beside_the_paper(study: Study, section: Section, results: Results) -> str:
@@ -197,29 +222,25 @@ def _beside_the_paper(study: Study, section: Section, results: Results) -> str:
     kept = sum(ours[a] > ours[b] if study.larger_is_better else ours[a] < ours[b] for a, b in pairs)
     return (
         f"By {study.metric}, the better first, the paper has {', '.join(orders[0])}; here {', '.join(orders[1])}: "
-        f"{kept} of {len(pairs)} pairs in the paper's order, whether or not beyond chance."
+        f"{kept} of {len(pairs)} pairs are in the paper's order, counting differences of any size."
     )
 
 
 def _expected(study: Study, section: Section, results: Results) -> str:
     """Whether the expected order holds, pair by pair: beyond two standard deviations of the difference of two seeds."""
     by_name = {row.name: _found(study, row, results) for row in section.rows}
-    sign, words = 1 if study.larger_is_better else -1, []
+    words = []
     for better, worse in section.pairs():
         a, b = by_name[better], by_name[worse]
         if not a or not b:
             continue
-        difference, error = sign * (mean(a) - mean(b)), (_variance(a) + _variance(b)) ** 0.5
-        verdict = "holds" if difference > 2 * error else "is reversed" if difference < -2 * error else "is not decided"
+        lead, deviation = _lead(study, a, b)
+        verdict = "holds" if lead > 2 * deviation else "is reversed" if lead < -2 * deviation else "is not decided"
         if min(len(a), len(b)) == 1:
             verdict = "cannot be decided with one seed"
-        figures = f"{_number(difference, study.metric, '+')}, two standard deviations "
-        words.append(f"{better} > {worse} {verdict} ({figures}{_number(2 * error, study.metric)})")
+        figures = f"{_number(lead, study.metric, '+')}, two standard deviations {_number(2 * deviation, study.metric)}"
+        words.append(f"{better} > {worse} {verdict} ({figures})")
     return f"Expected order, the better first: {'; '.join(words)}." if words else ""
-
-
-def _variance(figures: list[float]) -> float:
-    return stdev(figures) ** 2 if len(figures) > 1 else 0.0
 
 
 def _average(parts: Mapping[str, tuple[Study, Results]]) -> list[Block]:

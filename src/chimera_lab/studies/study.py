@@ -105,6 +105,11 @@ class Study:
     only: tuple[str, ...] = ()
 
     @property
+    def is_papers_task(self) -> bool:
+        """Whether results can be compared with the paper's: same data and settings, so that no rate is searched."""
+        return not self.learning_rates
+
+    @property
     def shown(self) -> tuple[Section, ...]:
         """The sections to run."""
         return tuple(section for section in self.sections if not self.only or section.title in self.only)

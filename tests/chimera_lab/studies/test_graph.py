@@ -59,7 +59,7 @@ def test_the_report_tells_of_pairs_that_are_reversed():
         row.name: RowResult(row.name, 10, 1e-3, {}, {"test": {"ap": figures.get(row.name, [0.42, 0.43])}}, 1.0)
         for row in study.rows
     }
-    text = markdown(report(study, found, "x"))
+    text = " ".join(markdown(report(study, found, "x")).split())
     assert "Chimera, exact > GCN is reversed (-5.75, two standard deviations 0.71)" in text
     assert "Chimera, exact > GatedGCN is not decided (-0.10, two standard deviations 1.52)" in text
     assert "Chimera, exact > GPS + Transformer holds (+2.40, two standard deviations 1.02)" in text

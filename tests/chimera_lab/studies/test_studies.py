@@ -122,10 +122,10 @@ def test_losses_are_not_in_per_cent_and_smaller_ones_are_better():
         for column in value.figures.values():
             column["loss"] = [shift, shift + 0.1]
     text = markdown(report(losses, results, "x"))
-    assert "| model | test, loss | test, top1 | larger, loss | larger, top1 | paper" in text
+    assert "| model | test, loss | test, top1 | larger, loss | larger, top1 | lead of the first row |" in text
     assert "| Chimera | 2.050 ± 0.071 | 55.00 ± 7.07 |" in text
     assert "Chimera > ViT holds (+1.000" in text
-    assert "Figures are loss and top1 in per cent" in text
+    assert "Results are loss and top1 in per cent" in " ".join(text.split())
 
 
 def test_what_comes_then_and_the_majority_are_reported():
@@ -136,7 +136,7 @@ def test_what_comes_then_and_the_majority_are_reported():
     text = markdown(report(whole, results, "x", {"later": after}))
     assert "## After" in text
     assert "| majority | 50.00 |  |  |  |" in text
-    assert text.rstrip().splitlines()[-1].startswith("Later. Recipe `image/digits`")
+    assert text.split("\n\n")[-1].startswith("Later. Recipe `image/digits`")
     assert count_steps(whole) == count_steps(study()) + 2
     assert whole.on("here").then["later"].recipe.data == "here"
 
@@ -169,11 +169,11 @@ def test_rows_that_diverged_are_reported_as_such():
     results = results_of([0.9, 0.91], [0.8, float("nan")])
     results["ViT"] = replace(results["ViT"], diverged=1)
     text = markdown(report(study(seeds=2), results, "x"))
-    assert "| ViT (1 of 2 seeds diverged) | 80.00 (1 of 2 seeds) | 80.00 (1 of 2 seeds) | 75.00 | +5.00 |" in text
+    assert "| ViT (1 of 2 seeds diverged) | 80.00 (1 of 2 seeds) | 80.00 (1 of 2 seeds) | +10.50 |  | 75.00 |" in text
     results = results_of([0.9, 0.91], [float("nan")] * 2)
     results["ViT"] = replace(results["ViT"], diverged=2)
     text = markdown(report(study(seeds=2), results, "x"))
-    assert "| ViT (diverged) | – | – | 75.00 |  | (+2.80) | 10 |" in text
+    assert "| ViT (diverged) | – | – |  |  | 75.00 | +2.80 | 10 |" in text
     assert "nan" not in text.lower()
 
 
@@ -191,12 +191,23 @@ def test_names():
 def test_what_the_paper_has_is_printed_beside_ours():
     results = results_of([0.9, 0.91], [0.8, 0.81])
     text = markdown(report(study(), results, "x"))
-    assert "| Chimera | 90.50 ± 0.71 | 90.50 ± 0.71 | 77.80 | +12.70 |  | 10 |" in text
-    assert "| ViT | 80.50 ± 0.71 | 80.50 ± 0.71 | 75.00 | +5.50 | +10.00 (+2.80) | 10 |" in text
-    assert "| ResNet (paper only) |  |  | 76.00 |  | (+1.80) |  |  |  |" in text
-    assert "the paper has Chimera, ViT; here Chimera, ViT: 1 of 1 pairs in the paper's order" in text
+    assert "| two standard deviations | paper | lead in the paper | parameters | learning rate |" in text
+    assert "| Chimera | 90.50 ± 0.71 | 90.50 ± 0.71 |  |  | 77.80 |  | 10 | 0.001 |" in text
+    assert "| ViT | 80.50 ± 0.71 | 80.50 ± 0.71 | +10.00 | 2.00 | 75.00 | +2.80 | 10 | 0.001 |" in text
+    assert "| ResNet (paper only) |  |  |  |  | 76.00 | +1.80 |  |  |" in text
+    assert "the paper has Chimera, ViT; here Chimera, ViT: 1 of 1 pairs are in the paper's order" in " ".join(
+        text.split()
+    )
     text = markdown(report(study(), results_of([0.8, 0.81], [0.9, 0.91]), "x"))
-    assert "the paper has Chimera, ViT; here ViT, Chimera: 0 of 1 pairs" in text
+    assert "the paper has Chimera, ViT; here ViT, Chimera: 0 of 1 pairs" in " ".join(text.split())
+
+
+def test_the_difference_from_the_paper_is_shown_where_the_task_is_the_same():
+    results = results_of([0.9, 0.91], [0.8, 0.81])
+    assert "difference from the paper" not in markdown(report(study(), results, "x"))
+    text = markdown(report(study(learning_rates=()), results, "x"))
+    assert "| Chimera | 90.50 ± 0.71 | 90.50 ± 0.71 |  |  | 77.80 | +12.70 |  | 10 | 0.001 |" in text
+    assert "| ViT | 80.50 ± 0.71 | 80.50 ± 0.71 | +10.00 | 2.00 | 75.00 | +5.50 | +2.80 | 10 | 0.001 |" in text
 
 
 def test_with_one_seed_no_order_is_claimed():
