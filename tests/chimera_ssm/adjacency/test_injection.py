@@ -9,7 +9,7 @@ import chimera_ssm as chimera
 from chimera_ssm.adjacency.dag import num_axes
 from chimera_ssm.cpu.availability import disable_kernels
 from tests import zoo
-from tests.chimera_ssm.adjacency.test_adjacency import GRIDS, LINES, acyclic, every, grids, node_steps, steps
+from tests.chimera_ssm.adjacency.test_dag import GRIDS, LINES, acyclic, every, grids, node_steps, steps
 
 MASKED = pytest.mark.parametrize("masked", [False, True])
 

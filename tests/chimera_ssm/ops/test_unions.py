@@ -5,7 +5,7 @@ import torch
 
 import chimera_ssm as chimera
 from tests import zoo
-from tests.chimera_ssm.ops.test_exact import ENGINES, force_form, use_engine
+from tests.chimera_ssm.ops.test_functional import ENGINES, force_form, use_engine
 
 UNIONS = {
     "lines": [chimera.Line(5), chimera.Line(4, reverse=True), chimera.Line(70)],

@@ -9,7 +9,7 @@ from chimera_ssm.ops.reference import reference_mask, reference_matrix, referenc
 from chimera_ssm.ops.sparse_lu import pivoting
 from chimera_ssm.ops.tridiagonal.resolvent import UndirectedPathResolvent
 from tests import zoo
-from tests.chimera_ssm.ops.test_exact import DTYPES, ENGINES, assert_same, force_form, use_engine
+from tests.chimera_ssm.ops.test_functional import DTYPES, ENGINES, assert_same, force_form, use_engine
 
 H, N, P = 3, 3, 5
 

@@ -11,7 +11,7 @@ from chimera_ssm.ops.sparse_lu.cpu import mix_by_mask, mix_by_state
 from chimera_ssm.ops.sweep.layout import Layout
 from chimera_ssm.ops.terms import Term
 from tests import zoo
-from tests.chimera_ssm.ops.test_exact import ENGINES, force_form, use_engine
+from tests.chimera_ssm.ops.test_functional import ENGINES, force_form, use_engine
 
 Z, H, G, N, P = 1, 2, 1, 2, 3
 TOPOLOGIES = {

@@ -5,7 +5,7 @@ import torch
 
 import chimera_ssm as chimera
 from tests import zoo
-from tests.chimera_ssm.ops.test_exact import ENGINES, SOLVERS, force_form, use_engine
+from tests.chimera_ssm.ops.test_functional import ENGINES, SOLVERS, force_form, use_engine
 
 TOPOLOGIES = ["line 63", "lines", "grid dag 5x8", "grid dags", "dag with isolated nodes", "undirected lines",
               "grid 4x6", "graphs", "dense graph"]  # fmt: skip
