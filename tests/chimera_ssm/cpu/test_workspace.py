@@ -15,7 +15,6 @@ from torch.utils.data import DataLoader
 import chimera_ssm as chimera
 from chimera_ssm.cpu import workspace as module
 from chimera_ssm.cpu.workspace import Workspace, workspace
-from chimera_ssm.ops.scaling import scale_rows
 
 MEGABYTE = 1 << 20
 NUMBERS = MEGABYTE // 4
@@ -303,19 +302,3 @@ def test_workers_of_a_loader_hand_over_their_results():
     loader = DataLoader(Mixes(), batch_size=None, num_workers=2, multiprocessing_context="fork")
     for index, y in enumerate(loader):
         torch.testing.assert_close(y, Mixes()[index])
-
-
-# β V
-
-
-@pytest.mark.parametrize("by_nodes", [False, True])
-def test_scaled_rows_and_their_derivatives(by_nodes):
-    generator = torch.Generator().manual_seed(0)
-    scale = torch.rand(2, 3, 5, dtype=torch.float64, generator=generator).requires_grad_()
-    V = torch.randn(2, 5, 3, 4, dtype=torch.float64, generator=generator).transpose(1, 2)
-    V = (V if by_nodes else V.contiguous()).requires_grad_()
-    y = scale_rows(scale, V)
-    assert y.equal(scale.unsqueeze(-1) * V)
-    assert y.stride() == V.stride()
-    assert torch.autograd.gradcheck(scale_rows, (scale, V))
-    assert torch.autograd.gradgradcheck(scale_rows, (scale, V))

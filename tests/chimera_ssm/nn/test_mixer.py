@@ -2,14 +2,13 @@
 
 import copy
 import pickle
-from contextlib import nullcontext
 from functools import partial
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 import chimera_ssm as chimera
-from chimera_ssm.cpu.availability import disable_kernels
 from tests import zoo
 
 DIM, T = 32, 24
@@ -65,16 +64,14 @@ def test_every_parameter_learns(name):
 
 
 @ALL
-@pytest.mark.parametrize("engine", [nullcontext, disable_kernels])
 @pytest.mark.parametrize("state_size", [3, 8])  # the convolution has 76 and 96 channels: without and with a kernel
 def test_a_batch_of_one_is_its_part(name, engine, state_size):
     mixer, topology = build(name, state_size=state_size)
     results = []
     for one in (topology, chimera.batch([topology])):
         x = features(2).requires_grad_()
-        with engine():
-            y = mixer(x, one)
-            results.append([y, *torch.autograd.grad(y.square().sum(), [x, *mixer.parameters()])])
+        y = mixer(x, one)
+        results.append([y, *torch.autograd.grad(y.square().sum(), [x, *mixer.parameters()])])
     for found, expected in zip(*results, strict=True):
         torch.testing.assert_close(found, expected)
 
@@ -462,3 +459,70 @@ def test_unknown_resolvents_and_injections_are_named():
         assert kind().injection == "step"
         with pytest.raises(ValueError, match="hold injection needs row sums of A of at most one"):
             kind(injection="hold")
+
+
+def gradients(y, arguments):
+    return torch.autograd.grad(y.square().sum(), arguments)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_results_may_be_changed_in_place(engine, dtype):
+    torch.manual_seed(0)
+    grid, x = chimera.Grid((4, 5)), torch.randn(2, 20, 16, dtype=dtype, requires_grad=True)
+    mixer = chimera.Chimera(16, 2, 8, kind=chimera.OnGrid()).to(dtype)
+    norm, block = chimera.nn.norm.RMSNorm(16).to(dtype), mixer.kind.conv(16).to(dtype)
+    neighbours = chimera.NeighbourConv(16).to(dtype)
+    layers = [lambda: mixer(x, grid), lambda: norm(x), lambda: block(x, grid), lambda: block(x, grid, activate=True),
+              lambda: neighbours(x, grid), lambda: neighbours(x, grid, activate=True)]  # fmt: skip
+    for layer in layers:
+        (expected,) = gradients(layer() + 1, [x])
+        y = layer()
+        y += 1
+        (found,) = gradients(y, [x])
+        torch.testing.assert_close(found, expected)
+
+
+SMALL = {
+    "line": (chimera.OnLine(), chimera.Line(4)),
+    "reversed line": (chimera.OnLine(step="target"), chimera.Line(4, reverse=True)),
+    "two lines": (chimera.OnTwoLines(), chimera.UndirectedLine(4)),
+    "undirected line": (chimera.OnUndirectedLine(), chimera.UndirectedLine(4)),
+    "grid": (chimera.OnGrid(), chimera.Grid((2, 3))),
+    "dag": (chimera.OnDAG(), zoo.random_dag(5, 7)),
+    "graph as dags": (chimera.OnDAG(), zoo.random_graph(5, 6)),
+    "graph": (chimera.OnGraph(), zoo.random_graph(5, 6)),
+    "graphs": (chimera.OnGraph(), chimera.batch([zoo.random_graph(4, 4), chimera.Line(2)])),
+}
+
+
+def hessian_by_differences(function, x, step=1e-5):
+    def gradient(x):
+        return torch.autograd.grad(function(x.requires_grad_()), x)[0].flatten()
+
+    units = torch.eye(x.numel(), dtype=x.dtype).view(-1, *x.shape)
+    return torch.stack([(gradient(x + step * e) - gradient(x - step * e)) / (2 * step) for e in units])
+
+
+def assert_hessian(energy, x):
+    found = torch.autograd.functional.hessian(energy, x).view(x.numel(), -1)
+    torch.testing.assert_close(found, hessian_by_differences(energy, x), rtol=0, atol=1e-6)
+
+
+def small_layer(name):
+    """A layer whose convolution and norm have kernels, and features."""
+    torch.manual_seed(0)
+    kind, topology = SMALL[name]
+    layer = chimera.Chimera(8, kind=kind, num_heads=1, state_size=4).double()
+    return layer, topology, torch.randn(topology.num_nodes, 8, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_hessian_of_a_layer(name, form):
+    layer, topology, x = small_layer(name)
+    assert_hessian(lambda x: layer(x, topology).sum(), x)
+
+
+@pytest.mark.parametrize("name", ["line", "graph"])
+def test_the_hessian_of_a_checkpointed_layer(name):
+    layer, topology, x = small_layer(name)
+    assert_hessian(lambda x: checkpoint(layer, x, topology, use_reentrant=False).sum(), x)

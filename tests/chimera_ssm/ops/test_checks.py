@@ -40,20 +40,3 @@ def test_solve_and_mask():
         chimera.solve(LINE, WEIGHT, torch.rand(4, 3, 1))
     with pytest.raises(ValueError, match=r"weight must have shape \[..., H, 3\]"):
         chimera.mask(LINE, torch.rand(3))
-
-
-@pytest.mark.parametrize("terms", [-1, 2.5, True])
-def test_neumann_terms(terms):
-    with pytest.raises(ValueError, match="whole number"):
-        chimera.Neumann(terms)
-
-
-def test_values_are_checked_when_asked():
-    weight = WEIGHT.clone()
-    weight[1, 2] = torch.nan
-    chimera.mask(LINE, weight)  # not asked: no error
-    with chimera.checking(), pytest.raises(ValueError, match=r"weight is not finite: 1 of 12 values, .*\[1, 2\]"):
-        chimera.mask(LINE, weight)
-    singular = chimera.Graph(2, [[0, 1], [1, 0]])
-    with chimera.checking(), pytest.raises(ValueError, match=r"not finite.*singular"):
-        chimera.solve(singular, torch.ones(1, 2), torch.ones(1, 2, 1))

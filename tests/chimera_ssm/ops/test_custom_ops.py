@@ -6,7 +6,6 @@ from torch.library import opcheck
 
 import chimera_ssm as chimera
 from chimera_ssm.ops import custom_ops as operators
-from chimera_ssm.ops import dispatch
 from tests import zoo
 
 H, G, N, P = 4, 2, 3, 5
@@ -25,13 +24,6 @@ CASES = {
     "no edges": ([zoo.OTHERS["no edges"]], None),
 }
 EVERY = pytest.mark.parametrize(("topologies", "solver"), CASES.values(), ids=CASES)
-ENGINES = pytest.mark.parametrize("engine", ["kernels", "plain"], indirect=True)
-
-
-@pytest.fixture
-def engine(request, monkeypatch):
-    if request.param == "plain":
-        monkeypatch.setitem(dispatch.BACKENDS, "cpu", lambda *tensors: False)
 
 
 def tensors_of(topologies, dtype=torch.float32, lead=(2,), scale=True):
@@ -83,7 +75,6 @@ def check_against_eager(function, tensors, backend="aot_eager", **options):
 
 
 @EVERY
-@ENGINES
 @pytest.mark.usefixtures("engine")
 def test_compiled_mixes_are_the_eager_ones(topologies, solver):
     V, *lists = tensors_of(topologies, torch.float64)

@@ -4,76 +4,30 @@ import pytest
 import torch
 
 import chimera_ssm as chimera
-from chimera_ssm.ops import dispatch
-from chimera_ssm.ops import functional as verbs
-from chimera_ssm.ops.reference import reference_mask, reference_mix, reference_series
-from chimera_ssm.ops.scan import cpu as chunks
-from chimera_ssm.ops.sweep import cpu_state as states
-from chimera_ssm.ops.sweep.kernels_state import BLOCK
-from chimera_ssm.ops.sweep.plan import sweep_plan
+from chimera_ssm.ops.reference import reference_mask, reference_mix
 from tests import zoo
-
-SOLVERS = {
-    "auto": None,
-    "dense": chimera.Dense(),
-    "sweep": chimera.Sweep(),
-    "elimination": chimera.SparseLU(),
-    "squaring": chimera.Squaring(),
-    "neumann": chimera.Neumann(),
-    "neumann 3 squared": chimera.Neumann(3, squared=True),
-}
-TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-4}
-CASES = [
-    pytest.param(topology, solver, id=f"{name}-{label}")
-    for name, topology in zoo.ZOO.items()
-    for label, solver in SOLVERS.items()
-    if solver is None or solver.unsupported_reason(topology) is None
-]
-DTYPES = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
-ENGINES = pytest.mark.parametrize("engine", ["kernels", "plain"])
-Z, H, G, N, P = 2, 4, 2, 3, 5
-
-
-def inputs(topology, dtype):
-    """Weight, C, B, V and scale, all to be differentiated."""
-    generator = torch.Generator().manual_seed(1)
-    shapes = (Z, G, topology.num_nodes, N), (Z, G, topology.num_nodes, N), (Z, H, topology.num_nodes, P)
-    tensors = [torch.randn(s, generator=generator, dtype=torch.float64) for s in shapes]
-    scale = torch.rand(Z, H, topology.num_nodes, generator=generator, dtype=torch.float64)
-    weight = zoo.bounded_weights(topology, Z, H)
-    return [x.to(dtype).requires_grad_() for x in (weight, *tensors, scale)]
-
-
-def truth(topology, weight, solver):
-    if isinstance(solver, chimera.Neumann):
-        return reference_series(topology, weight, solver.highest_powers(topology))
-    return reference_mask(topology, weight)
-
-
-def assert_same(found, expected, arguments, references, dtype):
-    """Values and the gradients in every argument, relative to the largest entry of each."""
-    generator = torch.Generator().manual_seed(2)
-    grad = torch.randn(expected.shape, generator=generator, dtype=torch.float64)
-    expected = expected + 0 * sum(r.sum() for r in references)  # so that all have a gradient, if only zero
-    found_grads = torch.autograd.grad(found, arguments, grad.to(dtype), allow_unused=True)
-    expected_grads = torch.autograd.grad(expected, references, grad)
-    assert_close(found, expected, dtype)
-    for a, b in zip(found_grads, expected_grads, strict=True):
-        assert_close(torch.zeros_like(b) if a is None else a, b, dtype)
-
-
-def assert_close(found, expected, dtype):
-    assert found.shape == expected.shape
-    if expected.numel():
-        scale = expected.abs().max().clamp(min=1e-30)
-        assert ((found - expected).abs().max() / scale).item() < TOLERANCE[dtype]
+from tests.chimera_ssm.ops.comparison import (
+    CASES,
+    DTYPES,
+    SOLVERS,
+    G,
+    H,
+    N,
+    P,
+    Z,
+    assert_close,
+    assert_finite,
+    assert_same,
+    check_mix,
+    features,
+    inputs,
+    truth,
+)
 
 
 @DTYPES
-@ENGINES
 @pytest.mark.parametrize(("topology", "solver"), CASES)
-def test_mask(topology, solver, engine, dtype, monkeypatch):
-    use_engine(monkeypatch, engine)
+def test_mask(topology, solver, engine, dtype):
     weight, *_ = inputs(topology, dtype)
     reference = weight.detach().double().requires_grad_()
     found = chimera.mask(topology, weight, solver)
@@ -81,10 +35,8 @@ def test_mask(topology, solver, engine, dtype, monkeypatch):
 
 
 @DTYPES
-@ENGINES
 @pytest.mark.parametrize(("topology", "solver"), CASES)
-def test_solve(topology, solver, engine, dtype, monkeypatch):
-    use_engine(monkeypatch, engine)
+def test_solve(topology, solver, engine, dtype):
     weight, _, _, rhs, _ = inputs(topology, dtype)
     references = [x.detach().double().requires_grad_() for x in (weight, rhs)]
     found = chimera.solve(topology, weight, rhs, solver)
@@ -92,114 +44,11 @@ def test_solve(topology, solver, engine, dtype, monkeypatch):
 
 
 @DTYPES
-@ENGINES
-@pytest.mark.parametrize("form", ["mask", "state"])
 @pytest.mark.parametrize(("topology", "solver"), CASES)
-def test_mix(topology, solver, form, engine, dtype, monkeypatch):
-    force_form(monkeypatch, form)
-    use_engine(monkeypatch, engine)
-    arguments = inputs(topology, dtype)
-    references = [x.detach().double().requires_grad_() for x in arguments]
-    found = chimera.mix(topology, *arguments, solver=solver)
-    expected = reference_mix(truth(topology, references[0], solver), *references[1:])
-    assert_same(found, expected, arguments, references, dtype)
+def test_mix(topology, solver, form, engine, dtype):
+    check_mix(topology, solver, dtype)
 
 
-LINES = pytest.mark.parametrize(
-    "topology",
-    [chimera.Line(70), chimera.Line(33, reverse=True), chimera.batch([chimera.Line(n) for n in (20, 1, 31)]),
-     chimera.DAG(40, torch.randperm(40, generator=torch.Generator().manual_seed(0)).unfold(0, 2, 1).T)],
-    ids=str,
-)  # fmt: skip
-SIZES = pytest.mark.parametrize(("width", "channels"), [(5, 3), (37, 21), (16, 150)])
-
-
-@DTYPES
-@LINES
-@SIZES
-def test_lines_in_many_chunks(topology, width, channels, dtype, monkeypatch):
-    """More states and channels than a tile has, more channels than one task, in several chunks and bundles."""
-    monkeypatch.setattr(chunks, "_CHUNK", 16)
-    monkeypatch.setattr(chunks, "_BUNDLE", 3 * 16 * 16)
-    monkeypatch.setitem(globals(), "N", width)
-    monkeypatch.setitem(globals(), "P", channels)
-    test_mix(topology, chimera.Sweep(), "state", "kernels", dtype, monkeypatch)
-
-
-@DTYPES
-@SIZES
-def test_undirected_lines_in_many_chunks(width, channels, dtype, monkeypatch):
-    topology = chimera.batch([chimera.UndirectedLine(n) for n in (37, 1, 25)])
-    monkeypatch.setattr(chunks, "_CHUNK", 16)
-    monkeypatch.setitem(globals(), "N", width)
-    monkeypatch.setitem(globals(), "P", channels)
-    test_mix(topology, chimera.SparseLU(), "state", "kernels", dtype, monkeypatch)
-
-
-SEVERAL = pytest.mark.parametrize(
-    "topology", [chimera.GridDAG((10, 5), (1, 0)), chimera.GridDAG((12, 2, 2)), zoo.random_dag(40, 90)], ids=str
-)
-
-
-@DTYPES
-@SEVERAL
-def test_states_of_long_topologies_are_computed_in_segments(topology, dtype, monkeypatch):
-    monkeypatch.setattr(states, "_division", lambda *args, **options: (16, 3))
-    test_mix(topology, chimera.Sweep(), "state", "kernels", dtype, monkeypatch)
-
-
-@DTYPES
-def test_lines_beside_other_topologies(dtype, monkeypatch):
-    """A sum over a line and a grid goes through the kernel of grids."""
-    force_form(monkeypatch, "state")
-    topologies = [chimera.Line(12), chimera.GridDAG((4, 3))]
-    several = [inputs(t, dtype) for t in topologies]
-    weights, Cs, Bs, _, scales = zip(*several, strict=True)
-    V = several[0][3]
-    arguments = [*weights, *Cs, *Bs, V, *scales]
-    references = [x.detach().double().requires_grad_() for x in arguments]
-    found = chimera.mix(topologies, weights, Cs, Bs, V, scales)
-    w, C, B, (v,), a = references[:2], references[2:4], references[4:6], references[6:7], references[7:]
-    terms = zip(topologies, w, C, B, a, strict=True)
-    expected = sum(reference_mix(truth(t, x, chimera.Sweep()), c, b, v, s) for t, x, c, b, s in terms)
-    assert_same(found, expected, arguments, references, dtype)
-
-
-@DTYPES
-@SEVERAL
-def test_states_and_channels_of_several_tasks(topology, dtype, monkeypatch):
-    """More states than a block has, more channels than one task, in several segments and bundles."""
-    monkeypatch.setattr(states, "_division", lambda *args, **options: (16, 3))
-    monkeypatch.setitem(globals(), "N", 37)
-    monkeypatch.setitem(globals(), "P", 21)
-    test_mix(topology, chimera.Sweep(), "state", "kernels", dtype, monkeypatch)
-
-
-@pytest.mark.parametrize("backward", [False, True])
-@pytest.mark.parametrize("topology", [chimera.GridDAG((4, 250_000)), chimera.GridDAG((250_000, 4))], ids=str)
-def test_what_crosses_segments_is_bounded(topology, backward):
-    segment, bundle = states._division(topology, blocks=16, backward=backward)
-    slots = sweep_plan(topology, carry=True).slots
-    assert segment * BLOCK <= 2**26
-    if backward and segment < topology.num_nodes:
-        assert -(-topology.num_nodes // segment) * 16 * (slots + 3) * BLOCK * bundle <= 2**26
-
-
-def use_engine(monkeypatch, engine):
-    """Compiled kernels where there are any, or plain PyTorch as on other devices."""
-    if engine == "plain":
-        monkeypatch.setitem(dispatch.BACKENDS, "cpu", lambda *tensors: False)
-
-
-def force_form(monkeypatch, form):
-    """Whatever is chosen, or was chosen before for the same topology."""
-    forced = {"mask": verbs.mix_by_mask, "state": verbs.mix_by_state}[form]
-    monkeypatch.setattr(verbs, "mix_by_mask", forced)
-    monkeypatch.setattr(verbs, "mix_by_state", forced)
-
-
-@ENGINES
-@pytest.mark.parametrize("form", ["mask", "state"])
 @pytest.mark.parametrize(
     "dags",
     [
@@ -210,9 +59,7 @@ def force_form(monkeypatch, form):
     ],
     ids=["grid", "lines", "grids", "mixed"],
 )
-def test_mix_of_several_is_the_sum(dags, form, engine, monkeypatch):
-    force_form(monkeypatch, form)
-    use_engine(monkeypatch, engine)
+def test_mix_of_several_is_the_sum(dags, form, engine):
     if form == "mask" and len({len(d.parts) for d in dags}) > 1:
         pytest.skip("parts differ")
     shared_C, shared_B = (torch.randn(Z, G, dags[0].num_nodes, N, dtype=torch.float64) for _ in range(2))
@@ -277,41 +124,17 @@ def test_gradients_may_be_expanded_or_strided():
         torch.testing.assert_close(a, b)
 
 
-@ENGINES
-@pytest.mark.parametrize(("topology", "solver"), CASES)
-def test_arguments_and_gradients_are_not_written(topology, solver, engine, monkeypatch):
-    """Also if they lie in memory as a solver wants them: then there is nothing to copy before its work in place."""
-    use_engine(monkeypatch, engine)
-    weight = zoo.bounded_weights(topology, 2).mT.contiguous().mT.requires_grad_()
-    rhs, grad = (torch.randn(topology.num_nodes, 2, 16, dtype=torch.float64).transpose(0, 1) for _ in range(2))
-    before = [x.detach().clone() for x in (weight, rhs, grad)]
-    references = [x.detach().clone().requires_grad_() for x in (weight, rhs)]
-    found = torch.autograd.grad(chimera.solve(topology, weight, rhs.requires_grad_(), solver), (weight, rhs), grad)
-    for x, original in zip((weight, rhs, grad), before, strict=True):
-        assert torch.equal(x, original)
-    x = truth(topology, references[0], solver) @ references[1] + 0 * references[0].sum()
-    expected = torch.autograd.grad(x, references, before[2])
-    for a, b in zip(found, expected, strict=True):
-        assert_close(a, b, torch.float64)
-
-
 NOTHING = torch.empty(2, 0, dtype=torch.long)
 
 
-@ENGINES
-@pytest.mark.parametrize("form", ["mask", "state"])
 @pytest.mark.parametrize("width", [0, 3, 16])
 @pytest.mark.parametrize("channels", [0, 2, 16])
-def test_no_edges_states_or_channels(form, engine, width, channels, monkeypatch):
+def test_no_edges_states_or_channels(form, engine, width, channels):
     """Without edges L = I; without states y = 0, and so are gradients; without channels there is nothing."""
-    force_form(monkeypatch, form)
-    use_engine(monkeypatch, engine)
-    monkeypatch.setitem(globals(), "N", width)
-    monkeypatch.setitem(globals(), "P", channels)
     edgeless, union = chimera.Graph(4, NOTHING), chimera.batch([chimera.DAG(4, NOTHING), chimera.DAG(3, NOTHING)])
     for topologies in ([edgeless] * 2, [chimera.DAG(4, NOTHING), chimera.Line(4)], [union] * 2, [edgeless],
                        [chimera.UndirectedLine(6)], [zoo.ZOO["triangle"]], [chimera.GridDAG((2, 3))]):  # fmt: skip
-        several = [inputs(t, torch.float64) for t in topologies]
+        several = [inputs(t, torch.float64, width, channels) for t in topologies]
         weights, Cs, Bs, Vs, scales = zip(*several, strict=True)
         arguments = [*weights, *Cs, *Bs, *scales, Vs[0]]
         found = chimera.mix(topologies, weights, Cs, Bs, Vs[0], [100**d * s for d, s in enumerate(scales)])
@@ -322,17 +145,44 @@ def test_no_edges_states_or_channels(form, engine, width, channels, monkeypatch)
         assert_same(found, expected, arguments, arguments, torch.float64)
 
 
-@ENGINES
 @pytest.mark.parametrize("label", SOLVERS)
 @pytest.mark.parametrize("name", ["line 2", "undirected lines", "grid dags", "graphs", "no edges"])
-def test_solve_for_no_columns(name, label, engine, monkeypatch):
+def test_solve_for_no_columns(name, label, engine):
     topology, solver = zoo.ZOO[name], SOLVERS[label]
     if solver is not None and solver.unsupported_reason(topology) is not None:
         pytest.skip("not supported")
-    use_engine(monkeypatch, engine)
     weight = zoo.bounded_weights(topology, 2).requires_grad_()
     rhs = torch.empty(2, topology.num_nodes, 0, dtype=torch.float64, requires_grad=True)
     x = chimera.solve(topology, weight, rhs, solver)
     assert x.shape == rhs.shape
     for grad in torch.autograd.grad(x.sum(), (weight, rhs)):
         assert not grad.any()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda d: (chimera.Line(200), chimera.dag_adjacency(chimera.Line(200), d)),
+        lambda d: (chimera.UndirectedLine(200), chimera.undirected_line_adjacency(chimera.UndirectedLine(200), d, d)),
+        lambda d: (chimera.Grid((10, 20)), chimera.graph_adjacency(chimera.Grid((10, 20)), d, d.flip(-1))),
+        lambda d: (chimera.GridDAG((10, 20)), chimera.dag_adjacency(chimera.GridDAG((10, 20)), d)),
+    ],
+    ids=["line", "undirected line", "graph", "grid dag"],
+)
+def test_steps_from_tiny_to_huge(make):
+    exponent = torch.rand(2, 200, generator=torch.Generator().manual_seed(0)) * 9 - 6
+    topology, (weight, scale) = make(10**exponent)
+    assert_finite(topology, weight, *features(200), scale)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("topology", [chimera.Line(50), chimera.Grid((5, 10)), chimera.UndirectedLine(50)])
+def test_half_precision_is_computed_in_float32(topology, dtype):
+    steps = torch.rand(2, 50)
+    weight, scale = chimera.graph_adjacency(topology, steps, steps)
+    C, B, V = (x.to(dtype) for x in features(50))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = chimera.mix(topology, weight, C, B, V, scale)
+    assert found.dtype == dtype
+    expected = chimera.mix(topology, weight, C.float(), B.float(), V.float(), scale)
+    torch.testing.assert_close(found, expected.to(dtype), rtol=0, atol=0)

@@ -1,11 +1,14 @@
-"""The compiled sparse LU on every topology, values and every gradient, against the dense float64 truth."""
+"""Sparse LU on every topology, values and every gradient, against the dense truth."""
 
+import numpy as np
 import pytest
 import torch
+from torch.autograd import gradgradcheck
 
 import chimera_ssm as chimera
 from chimera_ssm.ops.reference import reference_mask, reference_mix
-from chimera_ssm.ops.sparse_lu.cpu import mix_by_mask
+from chimera_ssm.ops.sparse_lu import cpu as lu
+from chimera_ssm.ops.sparse_lu.cpu import mix_by_mask, mix_by_state
 from chimera_ssm.ops.sparse_lu.cpu_factors import LDU as CompiledLDU
 from chimera_ssm.ops.sparse_lu.torch import LDU
 from chimera_ssm.ops.terms import Term
@@ -163,3 +166,74 @@ def test_infinite_and_missing_numbers_are_handed_on():
     topology = chimera.Graph(3, [[0, 1], [1, 0]])
     weight = torch.ones(1, 2)
     assert not CompiledLDU(topology, weight).apply(torch.ones(1, 3, 1), False).isfinite().all()
+
+
+@pytest.mark.parametrize(("N", "P", "groups"), [(1, 1, 1), (4, 16, 4), (9, 40, 2)])
+@pytest.mark.parametrize(
+    "graph",
+    [
+        zoo.molecule(40),
+        chimera.Grid((5, 7)),
+        zoo.random_graph(12, 40),
+        chimera.batch([zoo.molecule(20), chimera.Graph(1, np.empty((2, 0), int)), zoo.random_tree(9)]),
+    ],
+    ids=str,
+)
+def test_states_of_graphs(graph, N, P, groups):
+    """Several blocks of states and channels, the last of them not whole; strided and expanded alike."""
+    torch.manual_seed(0)
+    weight = zoo.bounded_weights(graph, 2, 4, dtype=torch.float64).requires_grad_()
+    C, B = (torch.randn(2, graph.num_nodes, groups, N, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    V = torch.randn(2, graph.num_nodes, 4, P, dtype=torch.float64, requires_grad=True)
+    inputs = [weight, C, B, V]
+
+    def results(mix):
+        y = mix(*(x.transpose(1, 2) for x in inputs[1:]))
+        return [y, *torch.autograd.grad(y, inputs, torch.tensor(0.5, dtype=y.dtype).expand_as(y))]
+
+    def mix(C, B, V):
+        return lu.mix_by_state([Term(graph, weight, C, B, None, "sparse_lu")], V)
+
+    found = results(mix)
+    expected = results(lambda *x: chimera.mix(graph, weight, *x, solver=chimera.Dense()))
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+
+
+def test_a_sparse_graph_is_not_inverted():
+    """Ten thousand nodes: a dense inverse would take 400 MB a head; the factors here are tiny."""
+    grid = chimera.Grid((100, 100))
+    assert isinstance(chimera.select_solver(grid).solver, chimera.SparseLU)
+    steps = torch.rand(1, 10_000)
+    weight, _ = chimera.graph_adjacency(grid, steps, steps)
+    x = chimera.solve(grid, weight, torch.ones(1, 10_000, 1))
+    heard = torch.zeros(1, 10_000).index_add(1, grid.edge_index[1], weight * x[:, grid.edge_index[0], 0])
+    torch.testing.assert_close(x.squeeze(-1) - heard, torch.ones(1, 10_000), rtol=1e-4, atol=1e-4)
+
+
+def test_a_graph_whose_factors_do_not_fit_is_refused(monkeypatch):
+    from chimera_ssm.ops import select
+    from chimera_ssm.ops.sparse_lu import solver as elimination
+
+    for module in (elimination, select):
+        monkeypatch.setattr(module, "MAX_ENTRIES", 5_000)
+    torch.manual_seed(0)
+    edges = torch.unique(torch.randint(0, 300, (2, 3000)), dim=1)
+    graph = chimera.Graph(300, edges)
+    with pytest.raises(chimera.TopologyError, match=r"entries.*GB.*Neumann"):
+        chimera.solve(graph, torch.zeros(1, graph.num_edges), torch.zeros(1, 300, 1))
+    weight = torch.full((1, graph.num_edges), 0.01)
+    assert chimera.solve(graph, weight, torch.ones(1, 300, 1), chimera.Neumann(4)).isfinite().all()
+
+
+@pytest.mark.parametrize("mix", [mix_by_mask, mix_by_state])
+def test_strided_inputs_of_sparse_factors(mix):
+    graph = zoo.random_graph(6, 9, directed=True, loops=True)
+    (weight, C, B, V), _ = inputs(graph, (1, 2, 1, 2, 3))
+    arguments = weight.unflatten(0, (1, 2)), *(x.mT.contiguous() for x in (C, B, V))
+    leaves = tuple(x.detach().requires_grad_() for x in arguments)
+
+    def of_transposes(weight, C, B, V):
+        return mix([Term(graph, weight, C.mT, B.mT, None, "sparse_lu")], V.mT)
+
+    assert gradgradcheck(of_transposes, leaves, fast_mode=True)

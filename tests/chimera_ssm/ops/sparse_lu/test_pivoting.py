@@ -9,7 +9,10 @@ from chimera_ssm.ops.reference import reference_mask, reference_matrix, referenc
 from chimera_ssm.ops.sparse_lu import pivoting
 from chimera_ssm.ops.tridiagonal.resolvent import UndirectedPathResolvent
 from tests import zoo
-from tests.chimera_ssm.ops.test_functional import DTYPES, ENGINES, assert_same, force_form, use_engine
+from tests.chimera_ssm.ops.comparison import (
+    DTYPES,
+    assert_same,
+)
 
 H, N, P = 3, 3, 5
 
@@ -31,7 +34,6 @@ TOPOLOGIES = {
     "graphs": chimera.batch([with_loops(zoo.molecule(9)), chimera.Graph(1, [[], []]), zoo.molecule(20)]),
 }
 NAMES = pytest.mark.parametrize("name", TOPOLOGIES)
-FORMS = pytest.mark.parametrize("form", ["mask", "state"])
 
 
 def well_conditioned(topology, heads, seed=0):
@@ -85,58 +87,44 @@ def check_mask_and_solve(topology, weight, dtype):
 
 
 @DTYPES
-@ENGINES
 @NAMES
-def test_mask_and_solve(name, engine, dtype, monkeypatch):
-    use_engine(monkeypatch, engine)
+def test_mask_and_solve(name, engine, dtype):
     topology = TOPOLOGIES[name]
     for weight in (well_conditioned(topology, H), one_head_of_many(topology), one_part_of_many(topology)):
         check_mask_and_solve(topology, weight, dtype)
 
 
 @DTYPES
-@ENGINES
-@FORMS
 @NAMES
-def test_mix(name, form, engine, dtype, monkeypatch):
-    force_form(monkeypatch, form)
-    use_engine(monkeypatch, engine)
+def test_mix(name, form, engine, dtype):
     topology = TOPOLOGIES[name]
     for weight in (well_conditioned(topology, H), one_head_of_many(topology), one_part_of_many(topology)):
         check_mix(topology, weight, dtype)
 
 
-@FORMS
 @NAMES
-def test_operators(name, form, monkeypatch):
-    force_form(monkeypatch, form)
+def test_operators(name, form):
     with as_operators():
         check_mix(TOPOLOGIES[name], one_head_of_many(TOPOLOGIES[name]), torch.float32)
         check_mask_and_solve(TOPOLOGIES[name], one_head_of_many(TOPOLOGIES[name]), torch.float32)
 
 
-@FORMS
 @pytest.mark.parametrize("name", ["undirected lines", "graph"])
-def test_second_derivatives(name, form, monkeypatch):
-    force_form(monkeypatch, form)
+def test_second_derivatives(name, form):
     topology = TOPOLOGIES[name]
     weight, rest = one_head_of_many(topology).requires_grad_(), [x.detach() for x in features(topology, torch.float64)]
     assert torch.autograd.gradgradcheck(lambda w: chimera.mix(topology, w, *rest), weight, fast_mode=True)
 
 
-@ENGINES
-def test_a_pivot_next_to_zero(engine, monkeypatch):
+def test_a_pivot_next_to_zero(engine):
     """A self-loop of 1 − 6·10⁻⁸: I − A is well conditioned, but not its first entry."""
-    use_engine(monkeypatch, engine)
     weight = torch.tensor([[0.5, 1.0, 1 - 6e-8]])
     x = chimera.solve(TOPOLOGIES["two nodes"], weight, torch.tensor([[[1.0], [0.0]]]))
     torch.testing.assert_close(x.flatten(), torch.tensor([-2.0, -1.0]), rtol=1e-6, atol=0)
 
 
-@ENGINES
-def test_long_lines_of_both_signs(engine, monkeypatch):
+def test_long_lines_of_both_signs(engine):
     """Products of pivots far from a half: plain PyTorch composes many of them."""
-    use_engine(monkeypatch, engine)
     line = chimera.UndirectedLine(300)
     for a, b in ((3.0, -2.0), (0.9, -0.9), (1.5, 0.2)):
         weight = torch.stack([torch.full((299,), a), torch.full((299,), b)], dim=-1).flatten()
@@ -144,10 +132,8 @@ def test_long_lines_of_both_signs(engine, monkeypatch):
         check_mask_and_solve(line, weight.double().expand(H, -1), torch.float64)
 
 
-@ENGINES
 @pytest.mark.parametrize("name", ["grid", "graphs", "undirected line"])
 def test_bounded_weights_are_not_pivoted(name, engine, monkeypatch):
-    use_engine(monkeypatch, engine)
     topology = TOPOLOGIES[name]
     monkeypatch.setattr(pivoting, "PartlyPivoted", None)
     for gamma in (0.95, 0.999):
@@ -159,9 +145,7 @@ def test_bounded_weights_are_not_pivoted(name, engine, monkeypatch):
             assert isinstance(chimera.SparseLU().resolvent(topology, weight), UndirectedPathResolvent)
 
 
-@ENGINES
 def test_graphs_too_large_to_be_pivoted_are_refused(engine, monkeypatch):
-    use_engine(monkeypatch, engine)
     monkeypatch.setattr(pivoting, "MAX_ENTRIES", 200)
     topology = TOPOLOGIES["graph"]
     weight = one_head_of_many(topology)
