@@ -8,7 +8,7 @@ import torch
 import chimera_ssm as chimera
 from chimera_ssm.adjacency.dag import num_axes
 from tests import zoo
-from tests.chimera_ssm.adjacency.test_dag import GRIDS, LINES, acyclic, every, grids, node_steps, steps
+from tests.chimera_ssm.adjacency.formulas import GRIDS, LINES, acyclic, every, grids, node_steps, steps
 
 MASKED = pytest.mark.parametrize("masked", [False, True])
 
