@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
-import chimera_ssm as chimera
 from chimera_lab import cli
 from chimera_lab.planning.count import StepCounts, count, count_step
 from chimera_lab.planning.estimate import estimate, passes
@@ -22,9 +20,6 @@ from chimera_lab.planning.traffic import Traffic
 from chimera_lab.recipes import find_recipe
 from chimera_lab.training.kinds import count_parameters, create_task
 from chimera_lab.training.recipe import RuntimeConfig
-from chimera_ssm.cpu.availability import disable_kernels, usable
-from chimera_ssm.ops.custom_ops import as_operators
-from chimera_ssm.ops.flops import FLOP_FORMULAS, multiplications
 
 DIGITS = replace(find_recipe("image/digits"), hidden_size=16, state_size=4, num_heads=2, num_hidden_layers=3)
 
@@ -67,40 +62,6 @@ def test_products_of_a_model_are_those_of_its_layers():
     assert count_step(DIGITS, task, layers=1, samples=2).matmul_flops == pytest.approx(
         expected, rel=0.02
     )  # norms have some
-
-
-def test_kernels_are_left_out_within_plain_pytorch():
-    assert usable(torch.zeros(1))
-    with disable_kernels():
-        assert not usable(torch.zeros(1))
-    assert usable(torch.zeros(1))
-
-
-@pytest.mark.parametrize("length", [7, 2000])
-def test_flops_of_a_mix_forward_and_backward(length):
-    """Both forms: masks for the short line, states for the long one."""
-    line, (H, G, N, P) = chimera.Line(length), (4, 2, 3, 5)
-    weight = torch.rand(2, H, length - 1, requires_grad=True)
-    C, B, V = torch.randn(2, G, length, N), torch.randn(G, length, N), torch.randn(2, H, length, P)
-    with as_operators(), FlopCounterMode(display=False, custom_mapping=FLOP_FORMULAS) as flops:
-        chimera.mix(line, weight, C, B, V).sum().backward()
-    column = 2 * length - 1
-    masks = length**2 * (P + N * G / H + 1) + column * length
-    states = (column + 2 * length) * N * P
-    form = chimera.select_solver(line, N, P, G / H).form
-    assert form == {7: "mask", 2000: "state"}[length]
-    by_hand = masks if form == "mask" else states
-    assert multiplications([line], N, P, G / H) == by_hand
-    counts = flops.get_flop_counts()["Global"]
-    assert counts[torch.ops.chimera_ssm.mix] == 2 * 2 * H * by_hand
-    assert counts[torch.ops.chimera_ssm.mix_backward] == 2 * counts[torch.ops.chimera_ssm.mix]
-
-
-def test_verbs_as_operators_have_the_same_values():
-    grid, weight = chimera.GridDAG((3, 4)), torch.rand(2, 17, dtype=torch.float64) / 2
-    with as_operators():
-        L = chimera.mask(grid, weight)
-    torch.testing.assert_close(L, chimera.mask(grid, weight))
 
 
 def test_four_small_steps_tell_the_work_of_a_larger_one():

@@ -11,7 +11,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 import chimera_lab.baselines  # noqa: F401  (registers the baseline mixers)
 import chimera_ssm as chimera
-from chimera_ssm.ops import dispatch
+from chimera_ssm.cpu.availability import disable_kernels
 from tests import zoo
 
 DIM, T = 16, 12
@@ -85,10 +85,10 @@ def test_masks_and_edge_features(name):
 
 
 @pytest.mark.parametrize("name", ["line", "undirected line", "graph"])
-def test_without_kernels(name, monkeypatch):
-    monkeypatch.setitem(dispatch.BACKENDS, "cpu", lambda *tensors: False)
+def test_without_kernels(name):
     layer, topology = build(name)
-    check(layer, features(3).requires_grad_(), topology)
+    with disable_kernels():
+        check(layer, features(3).requires_grad_(), topology)
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler, and g++ is not found")

@@ -14,11 +14,9 @@ import pytest
 import torch
 
 from chimera_lab.training import checkpoints
-from chimera_lab.training.averaging import averaged_copy, decay_at, update_average
 from chimera_lab.training.fit import evaluate, latest_checkpoint, train
 from chimera_lab.training.kinds import create_task
-from chimera_lab.training.optimizer import optimizer, parameter_groups
-from chimera_lab.training.records import CsvLog, read_table
+from chimera_lab.training.records import read_table
 from chimera_lab.training.run import open_run
 from chimera_lab.training.stopping import Diverged, Interrupted
 from tests.chimera_lab.training.tiny import CPU, TINY, make_run, same_tables, train_in_processes, what_remains
@@ -30,71 +28,6 @@ def finished(tmp_path_factory):
     run = make_run(tmp_path_factory.mktemp("runs") / "finished")
     train(run)
     return run
-
-
-# Parts
-
-
-def test_decay_is_for_matrices_alone():
-    from chimera_lab.baselines import image_classifier
-
-    model = image_classifier("chimera", hidden_size=16, num_hidden_layers=1, patch_size=2, image_size=8, num_channels=1)
-    decayed, plain = parameter_groups(model, 0.05)
-    assert (decayed["weight_decay"], plain["weight_decay"]) == (0.05, 0.0)
-    names = {id(p): name for name, p in model.named_parameters()}
-    undecayed = {names[id(p)] for p in plain["params"]}
-    assert undecayed | {names[id(p)] for p in decayed["params"]} == set(names.values())
-    assert all(p.ndim > 1 for p in decayed["params"])
-    for name in names.values():
-        if name.endswith(("step_bias", ".D", "bias", "norm.weight")):
-            assert name in undecayed
-    assert any(name.endswith("step_bias") for name in undecayed)
-
-
-@pytest.mark.parametrize("decoupled", [True, False])
-def test_weight_decay_by_hand(decoupled):
-    """Without gradients weights shrink by lr times the decay, or by the decay itself while the rate is at its peak."""
-    recipe = replace(TINY, lr=0.01, weight_decay=0.1, decoupled=decoupled)
-    model = torch.nn.Linear(2, 1)
-    before = model.weight.detach().clone()
-    steps = optimizer(model, recipe)
-    model(torch.zeros(1, 2)).sum().mul(0).backward()
-    for rate, shrunk in ((0.01, 0.1 if decoupled else 0.001), (0.005, 0.05 if decoupled else 0.0005)):
-        for group in steps.param_groups:
-            group["lr"] = rate
-        steps.step()
-        before = before * (1 - shrunk)
-        torch.testing.assert_close(model.weight, before)
-
-
-def test_the_average_by_hand():
-    model = torch.nn.Linear(1, 1, bias=False)
-    average = averaged_copy(model)
-    expected = average.weight.item()
-    for step in range(20):
-        with torch.no_grad():
-            model.weight.fill_(step)
-        decay = decay_at(0.9, step)
-        assert decay == min(0.9, (1 + step) / (10 + step))
-        update_average(average, model, decay)
-        expected = decay * expected + (1 - decay) * step
-    assert average.weight.item() == pytest.approx(expected, rel=1e-5)
-    assert not average.weight.requires_grad
-    assert decay_at(0.99996, 250_000) == 0.99996
-
-
-def test_a_table_drops_what_came_after_and_what_was_cut_off(tmp_path):
-    table = CsvLog(tmp_path / "t.csv", 0)
-    for step in range(1, 6):
-        table.add({"step": step, "loss": 0.5 * step})
-    table.close()
-    with open(tmp_path / "t.csv", "a") as file:
-        file.write("6,3")  # killed in the middle of a row
-    assert [row["step"] for row in read_table(tmp_path / "t.csv")] == ["1", "2", "3", "4", "5"]
-    table = CsvLog(tmp_path / "t.csv", 3)
-    table.add({"step": 4, "loss": 9.0})
-    table.close()
-    assert (tmp_path / "t.csv").read_text().splitlines() == ["step,loss", "1,0.5", "2,1.0", "3,1.5", "4,9.0"]
 
 
 # A run

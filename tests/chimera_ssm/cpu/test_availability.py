@@ -5,7 +5,7 @@ import sys
 
 import torch
 
-from chimera_ssm.cpu.availability import can_use_kernels
+from chimera_ssm.cpu.availability import can_use_kernels, disable_kernels
 
 
 def test_without_numba_plain_pytorch_takes_over_and_says_so_once():
@@ -22,3 +22,10 @@ def test_kernels_take_cpu_floats_only():
     assert can_use_kernels(torch.zeros(1), torch.zeros(1, dtype=torch.float64))
     assert not can_use_kernels(torch.zeros(1, device="meta"))
     assert not can_use_kernels(torch.zeros(1, dtype=torch.bfloat16))
+
+
+def test_kernels_are_left_out_within_plain_pytorch():
+    assert can_use_kernels(torch.zeros(1))
+    with disable_kernels():
+        assert not can_use_kernels(torch.zeros(1))
+    assert can_use_kernels(torch.zeros(1))

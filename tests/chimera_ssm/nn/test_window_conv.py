@@ -1,4 +1,4 @@
-"""Local convolutions against their definition, node by node."""
+"""Convolutions over windows against their definition, node by node."""
 
 import itertools
 from functools import partial
@@ -9,7 +9,6 @@ import torch
 
 import chimera_ssm as chimera
 from chimera_ssm.nn import window_conv_kernels as kernels
-from tests import zoo
 
 D = 5
 
@@ -81,17 +80,6 @@ def test_second_derivatives_of_an_activated_window(topology, width, causal):
 
     leaves = x, conv.weight, conv.bias  # gradgradcheck changes these in place
     assert torch.autograd.gradgradcheck(lambda x, *_: conv(x, topology, activate=True), leaves, fast_mode=True)
-
-
-@pytest.mark.parametrize("name", ["dag 63", "directed graph with loops", "graphs", "no edges"])
-def test_neighbours(name):
-    topology = zoo.ZOO[name]
-    conv = chimera.NeighbourConv(D).double()
-    x = torch.randn(2, topology.num_nodes, D, dtype=torch.float64)
-    expected = conv.bias + conv.own * x
-    for source, target in topology.edge_index.t().tolist():
-        expected[:, target] = expected[:, target] + conv.neighbour * x[:, source]
-    torch.testing.assert_close(conv(x, topology), expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

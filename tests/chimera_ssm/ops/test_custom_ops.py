@@ -6,6 +6,7 @@ from torch.library import opcheck
 
 import chimera_ssm as chimera
 from chimera_ssm.ops import custom_ops as operators
+from chimera_ssm.ops.custom_ops import as_operators
 from tests import zoo
 
 H, G, N, P = 4, 2, 3, 5
@@ -146,3 +147,10 @@ def test_unknown_names_are_said():
 def test_bad_shapes_are_refused_while_compiling():
     with pytest.raises(Exception, match=r"weight must have shape \[..., H, 8\]"):
         torch.compile(chimera.mask, fullgraph=True, backend="aot_eager")(chimera.Line(9), torch.rand(1, 7))
+
+
+def test_verbs_as_operators_have_the_same_values():
+    grid, weight = chimera.GridDAG((3, 4)), torch.rand(2, 17, dtype=torch.float64) / 2
+    with as_operators():
+        L = chimera.mask(grid, weight)
+    torch.testing.assert_close(L, chimera.mask(grid, weight))

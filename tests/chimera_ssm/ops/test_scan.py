@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import chimera_ssm as chimera
-from chimera_ssm.ops.scan import cpu as chunks
 from tests.chimera_ssm.ops.comparison import (
     DTYPES,
     assert_finite,
@@ -38,20 +37,21 @@ def test_a_line_of_ten_thousand():
 
 LINES = pytest.mark.parametrize(
     "topology",
-    [chimera.Line(70), chimera.Line(33, reverse=True), chimera.batch([chimera.Line(n) for n in (20, 1, 31)]),
-     chimera.DAG(40, torch.randperm(40, generator=torch.Generator().manual_seed(0)).unfold(0, 2, 1).T)],
+    [chimera.Line(200), chimera.Line(130, reverse=True), chimera.batch([chimera.Line(n) for n in (90, 1, 120)]),
+     chimera.DAG(150, torch.randperm(150, generator=torch.Generator().manual_seed(0)).unfold(0, 2, 1).T)],
     ids=str,
 )  # fmt: skip
-SIZES = pytest.mark.parametrize(("width", "channels"), [(5, 3), (37, 21), (16, 150)])
+SIZES = pytest.mark.parametrize(("width", "channels"), [(5, 3), (37, 21), (16, 150), (260, 21)])
 
 
 @DTYPES
 @LINES
 @SIZES
 def test_lines_in_many_chunks(topology, width, channels, dtype, monkeypatch):
-    """More states and channels than a tile has, more channels than one task, in several chunks and bundles."""
-    monkeypatch.setattr(chunks, "_CHUNK", 16)
-    monkeypatch.setattr(chunks, "_BUNDLE", 3 * 16 * 16)
+    """More states and channels than a tile has, more channels than one task; 260 states are several bundles of tasks.
+
+    A chunk has at most 64 nodes, and the last is shorter than the others.
+    """
     force_form(monkeypatch, "state")
     check_mix(topology, chimera.Sweep(), dtype, width, channels)
 

@@ -1,12 +1,15 @@
 """Sweeps over acyclic graphs: segments, blocks, bundles and small mixes, against the dense truth."""
 
+import subprocess
+import sys
+
+import numpy as np
 import pytest
 import torch
 
 import chimera_ssm as chimera
+from chimera_ssm.cpu.availability import disable_kernels
 from chimera_ssm.ops.reference import reference_mix
-from chimera_ssm.ops.sweep import cpu_state as states
-from chimera_ssm.ops.sweep.kernels_state import BLOCK
 from chimera_ssm.ops.sweep.layout import Layout
 from chimera_ssm.ops.sweep.plan import sweep_plan
 from tests import zoo
@@ -22,17 +25,49 @@ from tests.chimera_ssm.ops.comparison import (
 )
 from tests.chimera_ssm.ops.second_derivatives import assert_twice_differentiable
 
-SEVERAL = pytest.mark.parametrize(
-    "topology", [chimera.GridDAG((10, 5), (1, 0)), chimera.GridDAG((12, 2, 2)), zoo.random_dag(40, 90)], ids=str
+
+def narrow_dag(num_nodes, seed=0):
+    """A DAG whose edges lead at most four nodes ahead, so that few rows are alive at a time; its nodes in disorder."""
+    rng = np.random.default_rng(seed)
+    ends = np.arange(1, num_nodes).repeat(2)
+    starts = np.maximum(ends - rng.integers(1, 5, ends.size), 0)
+    return chimera.DAG(num_nodes, rng.permutation(num_nodes)[np.unique([starts, ends], axis=1)])
+
+
+#: Longer than a segment of the forward pass, which has 512 nodes, but not too long for dense truth.
+LONG = pytest.mark.parametrize(
+    "topology", [chimera.GridDAG((110, 5), (1, 0)), chimera.GridDAG((140, 2, 2)), narrow_dag(550)], ids=str
 )
 
 
 @DTYPES
-@SEVERAL
+@LONG
 def test_states_of_long_topologies_are_computed_in_segments(topology, dtype, monkeypatch):
-    monkeypatch.setattr(states, "_division", lambda *args, **options: (16, 3))
     force_form(monkeypatch, "state")
     check_mix(topology, chimera.Sweep(), dtype)
+
+
+@LONG
+@pytest.mark.parametrize("width", [37, 260])
+def test_states_and_channels_of_several_tasks(topology, width, monkeypatch):
+    """More states than a block has, more channels than one task; 260 states are several bundles of tasks."""
+    force_form(monkeypatch, "state")
+    check_mix(topology, chimera.Sweep(), torch.float32, width, 21)
+    check_mix(topology, chimera.Sweep(), torch.float64, width, 21)
+
+
+@pytest.mark.parametrize("topology", [chimera.GridDAG((900, 5), (1, 0)), narrow_dag(4500)], ids=str)
+@pytest.mark.parametrize(("width", "channels"), [(5, 3), (260, 21)])
+def test_gradients_of_longer_topologies_are_computed_in_segments(topology, width, channels, monkeypatch):
+    """A segment of the backward pass has 4,096 nodes: too many for dense truth, so that plain PyTorch is the truth."""
+    force_form(monkeypatch, "state")
+    arguments = inputs(topology, torch.float64, width, channels)
+    weight, C, B, V, scale = arguments = [x[:1].detach().requires_grad_() for x in arguments]
+    found = chimera.mix(topology, weight, C, B, V, scale)
+    with disable_kernels():
+        references = [x.detach().requires_grad_() for x in arguments]
+        expected = chimera.mix(topology, *references)
+        assert_same(found, expected, arguments, references, torch.float64)
 
 
 @DTYPES
@@ -52,23 +87,30 @@ def test_lines_beside_other_topologies(dtype, monkeypatch):
     assert_same(found, expected, arguments, references, dtype)
 
 
-@DTYPES
-@SEVERAL
-def test_states_and_channels_of_several_tasks(topology, dtype, monkeypatch):
-    """More states than a block has, more channels than one task, in several segments and bundles."""
-    monkeypatch.setattr(states, "_division", lambda *args, **options: (16, 3))
-    force_form(monkeypatch, "state")
-    check_mix(topology, chimera.Sweep(), dtype, 37, 21)
+MEMORY = """
+import resource, sys, torch, chimera_ssm as chimera
+
+def step(shape):
+    grid = chimera.GridDAG(shape)
+    weight = torch.full((1, grid.num_edges), 0.4, requires_grad=True)
+    C, B, V = (torch.rand(1, grid.num_nodes, 32, requires_grad=True) for _ in range(3))
+    chimera.mix(grid, weight, C, B, V, solver=chimera.Sweep()).sum().backward()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+torch.set_num_threads(1)
+step((4, 2000))  # compiles
+before = step((4, 2000))
+print(step(eval(sys.argv[1])) - before)
+"""
 
 
-@pytest.mark.parametrize("backward", [False, True])
-@pytest.mark.parametrize("topology", [chimera.GridDAG((4, 250_000)), chimera.GridDAG((250_000, 4))], ids=str)
-def test_what_crosses_segments_is_bounded(topology, backward):
-    segment, bundle = states._division(topology, blocks=16, backward=backward)
-    slots = sweep_plan(topology, carry=True).slots
-    assert segment * BLOCK <= 2**26
-    if backward and segment < topology.num_nodes:
-        assert -(-topology.num_nodes // segment) * 16 * (slots + 3) * BLOCK * bundle <= 2**26
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(4, 100_000), (100_000, 4)])
+def test_what_crosses_segments_is_bounded(shape):
+    """All states, T·N·P of them, would take 1.6 GB in float32, and their gradients as much."""
+    run = [sys.executable, "-c", MEMORY, str(shape)]
+    grown = int(subprocess.run(run, check=True, capture_output=True, text=True, timeout=200).stdout)
+    assert grown < 1e9
 
 
 def test_a_large_grid_with_the_bounded_normaliser():

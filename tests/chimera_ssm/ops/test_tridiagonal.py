@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import chimera_ssm as chimera
-from chimera_ssm.ops.scan import cpu as chunks
 from tests.chimera_ssm.ops.comparison import (
     DTYPES,
     assert_finite,
@@ -19,8 +18,8 @@ SIZES = pytest.mark.parametrize(("width", "channels"), [(5, 3), (37, 21), (16, 1
 @DTYPES
 @SIZES
 def test_undirected_lines_in_many_chunks(width, channels, dtype, monkeypatch):
-    topology = chimera.batch([chimera.UndirectedLine(n) for n in (37, 1, 25)])
-    monkeypatch.setattr(chunks, "_CHUNK", 16)
+    topology = chimera.batch([chimera.UndirectedLine(n) for n in (137, 1, 90)])
+    """A chunk has at most 64 nodes."""
     force_form(monkeypatch, "state")
     check_mix(topology, chimera.SparseLU(), dtype, width, channels)
 

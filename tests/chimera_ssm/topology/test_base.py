@@ -12,7 +12,7 @@ every = pytest.mark.parametrize("topology", zoo.ZOO.values(), ids=zoo.ZOO)
 META = torch.device("meta")
 
 
-# Edge order
+# Edges
 
 
 @every
@@ -88,7 +88,7 @@ def test_dags_are_acyclic_on_the_same_nodes_with_edges_of_the_topology(topology)
         assert set(pairs(dag)) <= set(pairs(topology))
 
 
-# Breadth-first DAGs of a graph
+# What is handed out
 
 
 @pytest.mark.parametrize("name", ["line 63", "grid dag 5x8", "dag 63", "lines"])

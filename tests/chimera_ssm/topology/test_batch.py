@@ -60,8 +60,6 @@ def test_a_batch_is_made_of_a_sequence(alone):
 
 def test_parts_with_different_numbers_of_dags_are_named():
     union = chimera.batch([Line(3), UndirectedLine(3), Grid((2, 2))])
-    with pytest.raises(
-        TopologyError,
-        match=r"the same number of DAGs, found .*'Grid', 4.*'Line', 1.*'UndirectedLine', 2.*batch topologies of one kind",
-    ):
+    counts = r"the same number of DAGs, found .*'Grid', 4.*'Line', 1.*'UndirectedLine', 2"
+    with pytest.raises(TopologyError, match=rf"{counts}.*batch topologies of one kind"):
         union.dags()

@@ -11,10 +11,6 @@ def refuses(message):
     return pytest.raises(TopologyError, match=message)
 
 
-def test_topology_errors_are_value_errors():
-    assert issubclass(TopologyError, ValueError)
-
-
 # Edges
 
 
