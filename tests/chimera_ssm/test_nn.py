@@ -14,6 +14,9 @@ import chimera_ssm as chimera
 from chimera_ssm.cpu.availability import disable_kernels
 from tests import zoo
 
+pytestmark = pytest.mark.slow
+
+
 DIM, T = 16, 12
 KINDS = {
     "line": (chimera.OnLine(), chimera.Line(T)),

@@ -3,11 +3,13 @@
 import subprocess
 import sys
 
+import pytest
 import torch
 
 from chimera_ssm.cpu.availability import can_use_kernels, disable_kernels
 
 
+@pytest.mark.slow
 def test_without_numba_plain_pytorch_takes_over_and_says_so_once():
     code = (
         "import sys, logging; logging.basicConfig(); sys.modules['numba'] = None\n"

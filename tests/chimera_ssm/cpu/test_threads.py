@@ -41,6 +41,7 @@ def threads(monkeypatch):
     return lambda count: monkeypatch.setattr(torch, "get_num_threads", lambda: count)
 
 
+@pytest.mark.slow
 def test_threads_follow_pytorch():
     code = (
         "import torch, chimera_ssm as c; from chimera_ssm.cpu import threads as pool\n"

@@ -24,6 +24,9 @@ from chimera_ssm.models import (
     ChimeraTextModel,
 )
 
+pytestmark = pytest.mark.slow
+
+
 WIDTH = 64
 TEXT = {"vocab_size": 100, "hidden_size": WIDTH, "num_hidden_layers": 2}
 

@@ -360,6 +360,7 @@ def test_topologies_are_planned_once(monkeypatch):
     assert len(calls) == 1
 
 
+@pytest.mark.slow
 def test_it_learns():
     """A bright patch in one corner: where it is, is the label; there are no position embeddings to tell."""
     model, labels = build(num_labels=4, hidden_size=32), torch.arange(4).repeat(8)

@@ -33,6 +33,7 @@ def assert_shares(name, inputs, **overrides):
     assert high <= 3, (name, high)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["dag", "ug"])
 @pytest.mark.parametrize("name", TEXTS)
 def test_text(name, variant):
@@ -40,6 +41,7 @@ def test_text(name, variant):
     assert_shares(name, {"input_ids": ids}, variant=variant, vocab_size=200)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topology", ["2d", "fwd_rev", "fwd"])
 @pytest.mark.parametrize("name", IMAGES)
 def test_images(name, topology):
@@ -48,6 +50,7 @@ def test_images(name, topology):
     assert_shares(name, {"pixel_values": pixels}, topology=topology)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [16, 48, 128, 256])
 def test_any_width(width):
     ids = torch.randint(5, 200, (2, 48), generator=torch.Generator().manual_seed(0))

@@ -87,6 +87,7 @@ def test_far_nodes_of_a_graph_are_heard_from_the_start():
     assert falls.max() > 0.65
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state_size", [4, 32])
 @ALL
 def test_gradients_in_float32_agree_with_float64(name, state_size):
@@ -424,12 +425,14 @@ def small_layer(name):
     return layer, topology, torch.randn(topology.num_nodes, 8, dtype=torch.float64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_the_hessian_of_a_layer(name, form):
     layer, topology, x = small_layer(name)
     assert_hessian(lambda x: layer(x, topology).sum(), x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["line", "graph"])
 def test_the_hessian_of_a_checkpointed_layer(name):
     layer, topology, x = small_layer(name)

@@ -34,6 +34,7 @@ def test_of_one_argument_alone(wanted, monkeypatch):
     assert gradgradcheck(squared, arguments[wanted].requires_grad_(), fast_mode=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["line", "dag", "graph"])
 def test_third_derivatives(name, form):
     (topology,) = TOPOLOGIES[name]

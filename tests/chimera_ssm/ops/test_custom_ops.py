@@ -44,6 +44,7 @@ def names_of(topologies, solver):
     return ";".join(t.spec for t in topologies), operators.name_of(solver)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lines both ways", "undirected line", "dag", "graph", "graph, truncated", "graphs"])
 def test_the_operators_are_well_made(name):
     topologies, solver = CASES[name]
@@ -75,6 +76,7 @@ def check_against_eager(function, tensors, backend="aot_eager", **options):
         torch.testing.assert_close(ours, torch.zeros_like(ours) if theirs is None else theirs)
 
 
+@pytest.mark.slow
 @EVERY
 @pytest.mark.usefixtures("engine")
 def test_compiled_mixes_are_the_eager_ones(topologies, solver):
@@ -89,6 +91,7 @@ def test_compiled_mixes_are_the_eager_ones(topologies, solver):
     check_against_eager(mix, distinct)
 
 
+@pytest.mark.slow
 @EVERY
 def test_compiled_solves_and_masks_are_the_eager_ones(topologies, solver):
     rhs, (weight, *_), *_ = tensors_of(topologies, torch.float64)

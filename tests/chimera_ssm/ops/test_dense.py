@@ -32,6 +32,7 @@ for dtype, tolerance in ((torch.float32, 1e-4), (torch.float64, 1e-12)):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 def test_dense_solves_and_their_gradients(threads):
     run = subprocess.run(

@@ -58,6 +58,7 @@ def results(verb, topology, solver, part, name):
     return [y, dw[..., edges], *(d[..., nodes] if d.dim() == 3 else d[..., nodes, :] for d in grads)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [0, 1, 2])
 @pytest.mark.parametrize(("topology", "solver"), CASES)
 def test_what_is_not_finite_stays_in_its_part(topology, solver, part, engine, monkeypatch):

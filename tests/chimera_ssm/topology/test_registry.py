@@ -81,6 +81,7 @@ def test_pickling_keeps_the_topology(topology):
     assert pairs(copy) == pairs(topology)
 
 
+@pytest.mark.slow
 def test_a_pickled_union_is_built_again_in_another_process():
     """In a process that has not seen the topology; all derived structure is computed again."""
     graphs = [zoo.molecule(20), zoo.molecule(31, seed=2), zoo.random_dag(20, 30)]
@@ -132,6 +133,7 @@ def test_keys_of_different_topologies_differ():
     assert chimera.Graph(3, [[0, 1], [1, 2]]) != chimera.Graph(3, [[1, 0], [2, 1]])  # another order of the edges
 
 
+@pytest.mark.slow
 def test_specifications_build_topologies_again():
     """In a process that has not seen them."""
     specs = [t.spec for t in zoo.ZOO.values()]
@@ -164,6 +166,7 @@ def test_a_key_of_a_graph_that_is_gone_does_not_bring_it_back():
         topology_of(key)
 
 
+@pytest.mark.slow
 def test_a_hash_does_not_travel_to_another_process():
     line = chimera.Line(5)
     assert line in {line}
