@@ -1,4 +1,4 @@
-"""Random cases of verbs and layers against the dense truth: ``python -m tests.fuzz --cases 10000 --threads 1,2``.
+"""Random cases of functions and layers against the dense truth: ``python -m tests.fuzz --cases 10000 --threads 1,2``.
 
 Every failure is a line with the command that runs this case alone. The exit code is 1 if there is any.
 """

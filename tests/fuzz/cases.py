@@ -1,4 +1,4 @@
-"""Random calls of the verbs: everything about a case follows from an integer."""
+"""Random calls of the functions: everything about a case follows from an integer."""
 
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -21,14 +21,14 @@ _HALF = (torch.bfloat16, torch.float16)
 
 @dataclass(frozen=True)
 class Case:
-    """A call of a verb, with all that is not a tensor.
+    """A call of a function, with all that is not a tensor.
 
     Attributes:
         seed: from which everything is drawn.
         family: one of `FAMILIES`, or ``"large"``.
-        verb: ``"mask"``, ``"solve"`` or ``"mix"``.
-        topologies: on the same nodes; one unless the verb is ``"mix"``.
-        solver: as the verb takes it.
+        function: ``"mask"``, ``"solve"`` or ``"mix"``.
+        topologies: on the same nodes; one unless the function is ``"mix"``.
+        solver: as the function takes it.
         form: of a mix, ``"mask"`` or ``"state"`` where it is forced.
         engine: ``"kernels"``, ``"plain"`` PyTorch, or ``"operators"``.
         divided: whether lines and states are divided into short chunks and segments.
@@ -37,7 +37,7 @@ class Case:
 
     seed: int
     family: str
-    verb: str
+    function: str
     topologies: tuple
     solver: chimera.Solver | None
     form: str | None
@@ -54,7 +54,7 @@ class Case:
             self.mode if self.mode != "grad" else "",
         ]
         on = ", ".join(map(str, self.topologies))
-        return f"{self.family}: {self.verb} on {on}; " + ", ".join(o for o in options if o)
+        return f"{self.family}: {self.function} on {on}; " + ", ".join(o for o in options if o)
 
     def tensors(self):
         """The arguments, and the incoming gradient for results of a shape and dtype."""
@@ -66,9 +66,9 @@ def draw_case(seed):
     """The case of a seed."""
     rng = np.random.default_rng([seed, 0])
     family = str(rng.choice(list(FAMILIES), p=list(FAMILIES.values())))
-    verb = "mix" if family == "edgeless" else str(rng.choice(["mask", "solve", "mix"], p=[0.15, 0.25, 0.6]))
+    function = "mix" if family == "edgeless" else str(rng.choice(["mask", "solve", "mix"], p=[0.15, 0.25, 0.6]))
     sizes = draw_sizes(rng)
-    several = verb == "mix" and (family == "edgeless" or rng.random() < 0.3)
+    several = function == "mix" and (family == "edgeless" or rng.random() < 0.3)
     if family == "edgeless":
         kinds = (*EDGELESS, *ACYCLIC) if rng.random() < 0.5 else EDGELESS
     elif family == "pivoting":
@@ -84,10 +84,10 @@ def draw_case(seed):
     return Case(
         seed=seed,
         family="large" if family == "usual" and _is_large(topologies, solver) else family,
-        verb=verb,
+        function=function,
         topologies=tuple(topologies),
         solver=solver,
-        form=(None, "mask", "state")[rng.integers(3)] if verb == "mix" else None,
+        form=(None, "mask", "state")[rng.integers(3)] if function == "mix" else None,
         engine=str(rng.choice(["kernels", "plain", "operators"], p=[0.65, 0.25, 0.1])),
         divided=bool(rng.random() < 0.3),
         mode=str(rng.choice(["grad", "no_grad", "inference"], p=[0.9, 0.05, 0.05])),
@@ -142,16 +142,16 @@ class _Tensors:
         self.mixed = rng.random() < 0.15
 
     def _empty_one(self):
-        self.N, self.P = (0, self.P) if self.case.verb == "mix" and self.rng.random() < 0.5 else (self.N, 0)
+        self.N, self.P = (0, self.P) if self.case.function == "mix" and self.rng.random() < 0.5 else (self.N, 0)
 
     def arguments(self):
-        """Weights, and what else the verb takes."""
+        """Weights, and what else the function takes."""
         rng, case = self.rng, self.case
         weights = [self._weight(t) for t in case.topologies]
         given = SimpleNamespace(weight=weights)
-        if case.verb == "solve":
+        if case.function == "solve":
             given.rhs = self._features(self.H, self.P)
-        if case.verb == "mix":
+        if case.function == "mix":
             count = len(weights)
             given.C = [self._features(self.G, self.N) for _ in range(count)]
             given.B = [self._features(self.G, self.N) for _ in range(count)]

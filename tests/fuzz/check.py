@@ -7,12 +7,11 @@ from unittest.mock import patch
 import torch
 
 import chimera_ssm as chimera
-from chimera_ssm.cpu import threads as pool
+from chimera_ssm.cpu import threads as thread_pool
 from chimera_ssm.cpu.availability import disable_kernels
-from chimera_ssm.ops import custom_ops as operators
-from chimera_ssm.ops import functional as verbs
-from chimera_ssm.ops.scan import cpu as chunks
-from chimera_ssm.ops.sweep import cpu_states as states
+from chimera_ssm.ops import custom_ops, functional
+from chimera_ssm.ops.scan import cpu as scan_cpu
+from chimera_ssm.ops.sweep import cpu_state
 from tests.fuzz.cases import draw_case
 from tests.fuzz.layers import LayerCase, draw_layer, layer_differences
 from tests.fuzz.truth import truth_and_bounds
@@ -24,14 +23,14 @@ TRUTH = torch.finfo(torch.float64).eps ** 2
 
 
 def draw(seed):
-    """The case of a seed: one in eight calls a layer, the others a verb."""
+    """The case of a seed: one in eight calls a layer, the others a function of `chimera_ssm.ops`."""
     return draw_layer(seed) if seed % 8 == 0 else draw_case(seed)
 
 
 def failures(case, threads=1):
     """What is wrong with a case when PyTorch has so many threads, a line each; the truth has one."""
     try:
-        differences = _layer_failures if isinstance(case, LayerCase) else _verb_failures
+        differences = _layer_failures if isinstance(case, LayerCase) else _function_failures
         return list(differences(case, threads))
     except Exception as error:  # whatever a case raises is what is wrong with it
         return [f"{type(error).__name__}: {error}".splitlines()[0]]
@@ -46,7 +45,7 @@ def _layer_failures(case, threads):
         yield from _compare(what, found, expected, condition**2 * scale * torch.ones_like(expected), eps)
 
 
-def _verb_failures(case, threads):
+def _function_failures(case, threads):
     given, gradient = case.tensors()
     arguments = {
         f"{name}[{k}]" if isinstance(value, list) else name: x
@@ -94,23 +93,23 @@ def _changed(case, threads):
 def _contexts(case):
     """What is changed for the call."""
     if case.engine != "kernels":
-        yield disable_kernels() if case.engine == "plain" else operators.as_operators()
+        yield disable_kernels() if case.engine == "plain" else custom_ops.as_operators()
     if case.mode != "grad":
         yield torch.no_grad() if case.mode == "no_grad" else torch.inference_mode()
     if case.form is not None:
-        form = {"mask": verbs.mix_by_mask, "state": verbs.mix_by_states}[case.form]
-        yield patch.multiple(verbs, mix_by_mask=form, mix_by_states=form)
+        form = {"mask": functional.mix_by_mask, "state": functional.mix_by_state}[case.form]
+        yield patch.multiple(functional, mix_by_mask=form, mix_by_state=form)
     if case.divided:
-        yield patch.multiple(chunks, _CHUNK=16, _BUNDLE=3 * 16 * 16)
-        yield patch.object(states, "_division", lambda *args, **options: (16, 3))
-    yield patch.object(pool, "_WORTH_A_THREAD", 1)
+        yield patch.multiple(scan_cpu, _CHUNK=16, _BUNDLE=3 * 16 * 16)
+        yield patch.object(cpu_state, "_division", lambda *args, **options: (16, 3))
+    yield patch.object(thread_pool, "_WORTH_A_THREAD", 1)
 
 
 def _call(case, given):
     topology = case.topologies[0]
-    if case.verb == "mask":
+    if case.function == "mask":
         return chimera.mask(topology, given.weight[0], case.solver)
-    if case.verb == "solve":
+    if case.function == "solve":
         return chimera.solve(topology, given.weight[0], given.rhs, case.solver)
     if len(case.topologies) == 1:
         only = (x[0] for x in (given.weight, given.C, given.B))
@@ -120,7 +119,7 @@ def _call(case, given):
 
 def _shown_by(case, given):
     """The argument whose dtype the result has."""
-    return given.weight[0] if case.verb == "mask" else given.rhs if case.verb == "solve" else given.V
+    return given.weight[0] if case.function == "mask" else given.rhs if case.function == "solve" else given.V
 
 
 def _compute_dtype(tensors):

@@ -1,4 +1,4 @@
-"""The dense float64 truth of the verbs, and bounds on the rounding errors of any sound way to compute them.
+"""The dense float64 truth of the functions, and bounds on the rounding errors of any sound way to compute them.
 
 A solver commits relative errors of the order of eps in every product along a path, so that the error of L is bounded
 by ``eps · |L| K |L|``, with K the moduli of the factors of I − A. All other operations are sums of products, bounded by
@@ -73,11 +73,11 @@ def amplification(topology, weight, solver, original, unbounded):
     return _Resolvent.apply(A, L @ K @ L)
 
 
-def evaluate(verb, resolvents, given):
-    """A verb as an expression in L and the tensors."""
-    if verb == "mask":
+def evaluate(function, resolvents, given):
+    """A function as an expression in L and the tensors."""
+    if function == "mask":
         return resolvents[0]
-    if verb == "solve":
+    if function == "solve":
         return resolvents[0] @ given.rhs
     terms = zip(resolvents, given.C, given.B, given.scale, strict=True)
     return sum(reference_mix(L, C, B, given.V, scale) for L, C, B, scale in terms)
@@ -107,7 +107,7 @@ def truth_and_bounds(case, given, grad):
             else resolvent(t, w, case.solver)
             for t, w, original in zip(case.topologies, tensors.weight, given.weight, strict=True)
         ]
-        y = evaluate(case.verb, resolvents, tensors)
+        y = evaluate(case.function, resolvents, tensors)
         along = grad.detach().double()
         found = torch.autograd.grad(
             y + 0 * sum(x.sum() for x in leaves.values()), list(leaves.values()), along.abs() if moduli else along

@@ -6,12 +6,14 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from chimera_lab.recipes import Scale, all_recipes, find_recipe
-from chimera_lab.training.recipe import Recipe
 from chimera_lab.training.settings import Key, keys
 from chimera_ssm.errors import unknown_name
+
+if TYPE_CHECKING:  # recipes load transformers: `chimera train --help` does without them
+    from chimera_lab.recipes import Scale
+    from chimera_lab.training.recipe import Recipe
 
 SCALES = ("paper", "laptop")
 
@@ -49,6 +51,8 @@ def chosen_recipe(args: argparse.Namespace) -> ChosenRecipe:
     if args.recipe is None:
         raise ValueError("which recipe? for example: chimera train image/digits (chimera list shows all)")
     if args.chosen is None or args.chosen.name != args.recipe:
+        from chimera_lab.recipes import all_recipes
+
         raise ValueError(unknown_name("recipe", args.recipe, all_recipes()))
     return args.chosen
 
@@ -58,8 +62,12 @@ def _find(argv: Sequence[str], default_scale: Scale) -> ChosenRecipe | None:
     scan = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     scan.add_argument("--scale", nargs="?")
     found, words = scan.parse_known_args(argv)
+    if all(word.startswith("-") for word in words):
+        return None
+    from chimera_lab.recipes import all_recipes, find_recipe
+
     recipes = all_recipes()
-    name = next((word for word in words if word in recipes), words[0] if words else "-")
+    name = next((word for word in words if word in recipes), words[0])
     if name.startswith("-"):
         return None
     scale: Scale | None = found.scale if found.scale in SCALES else None

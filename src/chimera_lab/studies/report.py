@@ -202,26 +202,24 @@ def _beside_the_paper(study: Study, section: Section, results: Results) -> str:
 
 
 def _expected(study: Study, section: Section, results: Results) -> str:
-    """Whether the expected order holds, pair by pair; a difference counts beyond two standard errors or deviations."""
+    """Whether the expected order holds, pair by pair: beyond two standard deviations of the difference of two seeds."""
     by_name = {row.name: _found(study, row, results) for row in section.rows}
     sign, words = 1 if study.larger_is_better else -1, []
     for better, worse in section.pairs():
         a, b = by_name[better], by_name[worse]
         if not a or not b:
             continue
-        difference, error = sign * (mean(a) - mean(b)), (_variance(study, a) + _variance(study, b)) ** 0.5
+        difference, error = sign * (mean(a) - mean(b)), (_variance(a) + _variance(b)) ** 0.5
         verdict = "holds" if difference > 2 * error else "is reversed" if difference < -2 * error else "is not decided"
         if min(len(a), len(b)) == 1:
             verdict = "cannot be decided with one seed"
-        figures = f"{_number(difference, study.metric, '+')}, two standard {study.standard} "
+        figures = f"{_number(difference, study.metric, '+')}, two standard deviations "
         words.append(f"{better} > {worse} {verdict} ({figures}{_number(2 * error, study.metric)})")
     return f"Expected order, the better first: {'; '.join(words)}." if words else ""
 
 
-def _variance(study: Study, figures: list[float]) -> float:
-    """Variance of the mean, or of a seed."""
-    count = len(figures) if study.standard == "errors" else 1
-    return stdev(figures) ** 2 / count if len(figures) > 1 else 0.0
+def _variance(figures: list[float]) -> float:
+    return stdev(figures) ** 2 if len(figures) > 1 else 0.0
 
 
 def _average(parts: Mapping[str, tuple[Study, Results]]) -> list[Block]:

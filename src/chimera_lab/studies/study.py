@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise, product
 from math import nan
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from chimera_lab.training.kinds import count_parameters, match_parameters
 from chimera_lab.training.recipe import Recipe
@@ -76,7 +76,6 @@ class Study:
         seeds: number of seeds.
         larger_is_better: whether larger values of the metric are better.
         also: further metrics to report.
-        standard: an order is claimed beyond two standard errors of the means, or two standard deviations of a seed.
         majority: whether to compare with predicting the most frequent class.
         test: settings of the evaluation on test data, if the recipe chooses weights by the validation part of the data
             (``export="best"``); if empty, training ends with that evaluation.
@@ -98,7 +97,6 @@ class Study:
     seeds: int = 3
     larger_is_better: bool = True
     also: tuple[str, ...] = ()
-    standard: Literal["errors", "deviations"] = "errors"
     majority: bool = False
     test: Mapping[str, Any] = field(default_factory=dict)
     then: Mapping[str, Study] = field(default_factory=dict)

@@ -60,7 +60,6 @@ def _glue(name: str, recipe: Recipe, **study: Any) -> Study:
         metric=metric,
         also=tuple(also),
         sections=(Section(f"Fine-tuning: {TASKS[name].folder}", rows, expected=(_CHIMERAS, _OTHERS)),),
-        standard="deviations",
         majority=not TASKS[name].is_regression,
         matched=False,
         **study,
@@ -128,7 +127,6 @@ STUDIES = {
         learning_rates=(1e-3, 3e-3, 9e-3),
         sweep={"steps": 160, "warmup_steps": 10},
         validation=0.03,
-        standard="deviations",
         sections=(
             _masked(
                 _LAPTOP_ROWS,

@@ -278,10 +278,10 @@ def make_part(pattern: str) -> Callable[[Path], Path]:
     """What is left of tokenising that was interrupted."""
 
     def make(folder: Path) -> Path:
-        from chimera_lab.data import text
+        from chimera_lab.data import tokens
 
         file("some.txt", SENTENCE.encode() * 3000)(folder)
-        encode, calls, seconds = text._encode, [], text.SAVE_SECONDS
+        encode, calls, seconds = tokens._encode, [], tokens.SAVE_SECONDS
 
         def interrupt(pieces: Any, tokenizer: Any) -> Any:
             calls.append(1)
@@ -289,13 +289,13 @@ def make_part(pattern: str) -> Callable[[Path], Path]:
                 raise KeyboardInterrupt
             return encode(pieces, tokenizer)
 
-        text._encode, text.SAVE_SECONDS = interrupt, 0
+        tokens._encode, tokens.SAVE_SECONDS = interrupt, 0
         try:
             read_tokens(folder)
         except KeyboardInterrupt:
             return the(folder / "chimera", pattern)
         finally:
-            text._encode, text.SAVE_SECONDS = encode, seconds
+            tokens._encode, tokens.SAVE_SECONDS = encode, seconds
         raise AssertionError("it was not interrupted")
 
     return make

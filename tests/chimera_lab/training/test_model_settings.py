@@ -29,13 +29,17 @@ class Config(PreTrainedConfig):
     norm: str | None = "batch"
     secret: float = 0.5
 
+    @classmethod
+    def choices(cls) -> dict[str, Any]:
+        return {"norm": ("batch", None)}
+
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)
         if self.width < 1:
             raise ValueError(f"width must be at least 1, found {self.width}")
 
 
-Model: Any = model_settings(Config, {"norm": ("batch", None)}, exclude=("secret",), width=4)
+Model: Any = model_settings(Config, exclude=("secret",), width=4)
 
 
 @dataclass(frozen=True, kw_only=True)

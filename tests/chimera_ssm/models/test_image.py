@@ -113,7 +113,7 @@ def test_presets_build_by_name_with_overrides():
     ("call", "message"),
     [
         (lambda: chimera.create_model("chimera_image_bas"), "no model is called .* did you mean 'chimera_image_base'"),
-        (lambda: chimera.create_model("resnet"), "no model is called 'resnet'; there are .*chimera_image_base"),
+        (lambda: chimera.create_model("resnet"), "no model is called 'resnet'; there are: .*chimera_image_base"),
         (lambda: build(hiden_size=8), "no setting of chimera_image_test .* did you mean 'hidden_size'"),
         (lambda: build(topology="3d"), "topology must be one of 2d, fwd_rev, fwd; found '3d'"),
         (lambda: build(sharing="all"), "sharing must be one of none, .*; found 'all'"),

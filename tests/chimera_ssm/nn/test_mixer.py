@@ -1,8 +1,10 @@
 """The mixer: padding, packing, causality, recurrence, precision, and what it refuses."""
 
 import copy
+import inspect
 import pickle
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -437,3 +439,24 @@ def test_the_hessian_of_a_layer(name, form):
 def test_the_hessian_of_a_checkpointed_layer(name):
     layer, topology, x = small_layer(name)
     assert_hessian(lambda x: checkpoint(layer, x, topology, use_reentrant=False).sum(), x)
+
+
+def test_a_call_reaches_its_kernel_in_few_frames(monkeypatch):
+    """At most 8 of our stack frames in 5 files from `forward` to the kernel of the mix, which counts as the last."""
+    from chimera_ssm.ops.sparse_lu import cpu_mask
+
+    library, graph = Path(chimera.__file__).parent, zoo.random_graph(T, 30)
+    mixer = chimera.Chimera(DIM)
+    assert chimera.select_solver(graph, 64, 64).form == "mask"
+    mixer(torch.randn(T, DIM), graph)  # compiles, and plans
+    stacks, kernel = [], cpu_mask.masks_forward
+
+    def record(*args):
+        stacks.append([frame.filename for frame in inspect.stack(0) if Path(frame.filename).is_relative_to(library)])
+        return kernel(*args)
+
+    monkeypatch.setattr(cpu_mask, "masks_forward", record)
+    mixer(torch.randn(T, DIM), graph)
+    assert len(stacks) == 1
+    assert 5 < len(stacks[0]) + 1 <= 8
+    assert len(set(stacks[0])) <= 5

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import chimera_ssm as chimera
-from chimera_lab import baselines
 from chimera_lab.cli.bench.workloads import Steps
 
 if TYPE_CHECKING:
@@ -26,6 +25,8 @@ class ImageStep:
         sizes = {"num_labels": 1000, "image_size": self.image_size}
         if self.mixer == "chimera":
             return chimera.create_model("chimera_image_base", **sizes)
+        from chimera_lab import baselines  # loads transformers, which `chimera bench --help` does without
+
         return baselines.image_classifier(self.mixer, num_hidden_layers=12, **sizes)
 
     def build(self) -> Steps:
@@ -54,6 +55,8 @@ class TextStep:
         """``chimera_text_base`` or BERT-B."""
         if self.mixer == "chimera":
             return chimera.create_model("chimera_text_base")
+        from chimera_lab import baselines
+
         return baselines.text_model(self.mixer, num_hidden_layers=12, max_length=max(512, self.length), dropout=0.0)
 
     def build(self) -> Steps:
