@@ -1,18 +1,21 @@
-# make test, make fuzz, make mutations, make demo, make lint and make docs each create .venv as needed; nothing but Python
-# is assumed.
+# make test, make test-fast, make fuzz, make mutations, make demo, make lint and make docs each create .venv as needed;
+# nothing but Python is assumed.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
 FUZZ ?= --cases 10000 --threads 1,2
 
-.PHONY: demo test fuzz mutations lint docs clean
+.PHONY: demo test test-fast fuzz mutations lint docs clean
 
 demo: $(READY)
 	$(BIN)/chimera demo
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2
+
+test-fast: $(READY)
+	$(BIN)/python -m pytest -n 2 -m "not slow" tests/chimera_ssm tests/test_layering.py
 
 fuzz: $(READY)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.fuzz $(FUZZ)

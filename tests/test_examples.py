@@ -24,8 +24,9 @@ def test_python_trees(capsys):
     assert "step   0: loss" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_video(capsys):
-    assert 0 <= main_of("video")(steps=2, batch=2) <= 1
+    assert main_of("video")(steps=200) > 0.5  # a quarter by chance
     assert "guessed" in capsys.readouterr().out
 
 
@@ -34,8 +35,9 @@ def test_road_network(capsys):
     assert "new towns" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_point_cloud(capsys):
-    assert 0 <= main_of("point_cloud")(steps=3, clouds=16) <= 1
+    assert main_of("point_cloud")(steps=250) > 0.45  # a quarter by chance
     assert "new clouds right" in capsys.readouterr().out
 
 
@@ -44,9 +46,10 @@ def test_own_model(capsys):
     assert "it writes:\n|     def " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_transformers_trainer(tmp_path, capsys):
     pytest.importorskip("accelerate")
-    assert 0 <= main_of("trainer")(str(tmp_path), steps=3) <= 1
+    assert main_of("trainer")(str(tmp_path), steps=40) > 0.25  # a tenth by chance
     assert (tmp_path / "model.safetensors").exists()
     assert "loaded again" in capsys.readouterr().out
 

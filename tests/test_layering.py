@@ -1,4 +1,4 @@
-"""The architecture: data flows one way, no import cycles, short functions, and importing the library is cheap."""
+"""The architecture: data flows one way, no import cycles, short functions, cheap imports, and tests that mirror src."""
 
 import ast
 import subprocess
@@ -17,6 +17,19 @@ ORDER = {
 }
 #: Folders of `ops` with one algorithm each; `spmm` is what they share.
 ALGORITHMS = ["scan", "sweep", "tridiagonal", "sparse_lu", "neumann"]
+
+
+#: Parts of a module that has a test: its kernels, and its implementation on each backend.
+BACKEND_PARTS = ("_cpu", "_kernels", "_torch")
+#: Modules of the library without a test of their own, and why.
+UNTESTED = {
+    "version.py": "a constant",
+    "cpu/compilation.py": "a decorator: every kernel, and test_kernel_cache.py",
+    "cpu/tiles.py": "inlined into the kernels of sweep and sparse_lu",
+    "models/configuration.py": "what the settings of images, texts and graphs share: tested with each of them",
+    "ops/work.py": "operation counts: test_flops.py and test_select.py",
+    "topology/search.py": "kernels of traversal.py",
+}
 
 
 def modules():
@@ -162,3 +175,38 @@ def test_public_names_are_all_there():
     assert set(chimera_ssm.__all__) <= set(dir(chimera_ssm))
     with pytest.raises(AttributeError, match="no attribute 'Transformer'"):
         chimera_ssm.Transformer  # noqa: B018
+
+
+# Tests mirror src
+
+TESTS = Path(__file__).parent
+
+
+@pytest.mark.parametrize("root", ORDER)
+def test_every_test_is_named_after_a_module_or_package(root):
+    """`tests/chimera_ssm/ops/test_scan.py` tests `chimera_ssm/ops/scan`, `test_select.py` beside it `select.py`."""
+    for path in (TESTS / root.name).rglob("test_*.py"):
+        tested = root / path.parent.relative_to(TESTS / root.name) / path.stem.removeprefix("test_")
+        assert tested.with_suffix(".py").exists() or (tested / "__init__.py").exists(), f"{path}: there is no {tested}"
+
+
+def parts_of_the_library():
+    """Modules of the library, and folders within its packages (an algorithm, a kind of model), which count as one."""
+    for home in (LIBRARY, *(LIBRARY / name for name in ORDER[LIBRARY])):
+        for path in home.iterdir() if home.is_dir() else ():
+            is_folder = home != LIBRARY and (path / "__init__.py").exists()
+            is_module = path.suffix == ".py" and path.name != "__init__.py"
+            if is_folder or (is_module and not path.stem.endswith(BACKEND_PARTS)):
+                yield path.relative_to(LIBRARY)
+
+
+def test_every_module_of_the_library_has_a_test_of_its_name():
+    found = {str(part): TESTS / LIBRARY.name / part.parent / f"test_{part.stem}.py" for part in parts_of_the_library()}
+    assert len(found) > 60
+    assert {part for part, test in found.items() if not test.exists()} == UNTESTED.keys()
+
+
+def test_every_package_of_the_laboratory_has_tests():
+    for package in ORDER[LABORATORY]:
+        home = TESTS / LABORATORY.name
+        assert (home / f"test_{package}.py").exists() or any((home / package).glob("test_*.py")), package

@@ -16,7 +16,7 @@ from chimera_lab.cli.reproduce import cost
 from chimera_lab.planning.synthetic_data import task_without_data
 from chimera_lab.studies.study import Row, Section
 from tests import browser
-from tests.chimera_lab.studies.test_studies import RECIPE, study
+from tests.chimera_lab.test_studies import RECIPE, study
 
 
 def test_the_list(capsys):

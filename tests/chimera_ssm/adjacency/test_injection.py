@@ -7,9 +7,8 @@ import torch
 
 import chimera_ssm as chimera
 from chimera_ssm.adjacency.dag import num_axes
-from chimera_ssm.cpu.availability import disable_kernels
 from tests import zoo
-from tests.chimera_ssm.adjacency.test_adjacency import GRIDS, LINES, acyclic, every, grids, node_steps, steps
+from tests.chimera_ssm.adjacency.formulas import GRIDS, LINES, acyclic, every, grids, node_steps, steps
 
 MASKED = pytest.mark.parametrize("masked", [False, True])
 
@@ -96,7 +95,6 @@ def parameterisations():
     }
 
 
-@pytest.mark.parametrize("engine", ["kernels", "plain"])
 @pytest.mark.parametrize("injection", ["hold", "step"])
 @pytest.mark.parametrize("kind", ["dag", "graph"])
 def test_values_and_gradients_of_a_mix(kind, injection, engine):
@@ -121,9 +119,6 @@ def test_values_and_gradients_of_a_mix(kind, injection, engine):
 
     def fast():
         weight, scale = adjacency()
-        if engine == "plain":
-            with disable_kernels():
-                return chimera.mix(graph, weight, C, B, V, scale)
         return chimera.mix(graph, weight, C, B, V, scale)
 
     wanted = leaves[:1] if kind == "dag" else leaves

@@ -237,6 +237,7 @@ def test_what_is_given_beside_data_of_pyg_wins(whole):
         assert found.shape != before.shape or not torch.allclose(found, before)
 
 
+@pytest.mark.slow
 def test_a_compiled_model_breaks_where_it_finds_its_graphs():
     from torch_geometric.data import Batch, Data
 
@@ -366,6 +367,7 @@ def test_gated_gcn_updates_edges(edge_messages):
     torch.testing.assert_close(y[node], own[node] + incoming)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["chimera", "authors", "gps"])
 def test_gradient_checkpointing_changes_nothing(variant):
     model = build(variant).train()
@@ -463,6 +465,7 @@ def test_bad_input(call, message):
         call()
 
 
+@pytest.mark.slow
 def test_it_learns():
     """What stands at one end of a path is asked at the other."""
     kind = {"level": "node", "problem_type": "single_label_classification"}

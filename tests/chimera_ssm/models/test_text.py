@@ -419,6 +419,7 @@ def test_text_classification_offline(tokenizer, tmp_path):
         torch.testing.assert_close(torch.tensor([scores["bad"], scores["good"]]), expected)
 
 
+@pytest.mark.slow
 @VARIANTS
 def test_it_learns(variant):
     """The masked word is the one that stands three places before or after it: order and distance matter."""
@@ -436,6 +437,7 @@ def test_it_learns(variant):
     assert (model(masked).logits[:, 4].argmax(-1) == ids[:, 4]).float().mean() > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [ChimeraForSequenceClassification, ChimeraForTokenClassification])
 def test_accumulated_gradients_of_trainer_are_those_of_the_whole_batch(kind, tmp_path):
     from transformers import Trainer, TrainingArguments

@@ -5,7 +5,9 @@ import torch
 
 import chimera_ssm as chimera
 from tests import zoo
-from tests.chimera_ssm.ops.test_exact import ENGINES, force_form, use_engine
+from tests.chimera_ssm.ops.comparison import (
+    force_form,
+)
 
 UNIONS = {
     "lines": [chimera.Line(5), chimera.Line(4, reverse=True), chimera.Line(70)],
@@ -56,11 +58,10 @@ def results(verb, topology, solver, part, name):
     return [y, dw[..., edges], *(d[..., nodes] if d.dim() == 3 else d[..., nodes, :] for d in grads)]
 
 
-@ENGINES
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [0, 1, 2])
 @pytest.mark.parametrize(("topology", "solver"), CASES)
 def test_what_is_not_finite_stays_in_its_part(topology, solver, part, engine, monkeypatch):
-    use_engine(monkeypatch, engine)
     calls = [("mask", "mask", ["weight"]), ("solve", "mask", ["weight", "V"])]
     calls += [("mix", form, ["weight", "C", "B", "V", "scale"]) for form in ("mask", "state")]
     for verb, form, names in calls:
@@ -70,7 +71,6 @@ def test_what_is_not_finite_stays_in_its_part(topology, solver, part, engine, mo
             for found, wanted in zip(results(verb, topology, solver, part, name), expected, strict=True):
                 torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-12)
         monkeypatch.undo()
-        use_engine(monkeypatch, engine)
 
 
 @pytest.mark.parametrize("kind", [chimera.OnLine(), chimera.OnTwoLines(), chimera.OnUndirectedLine(), chimera.OnGrid(),
