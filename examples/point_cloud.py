@@ -27,7 +27,7 @@ def cloud(label: int, seed: int, points: int = 64) -> tuple[chimera.Graph, torch
     return chimera.Graph(points, [near.col, near.row]), lengths.unsqueeze(1), own.view(points, NEAR).sort(-1)[0]
 
 
-def main(steps: int = 120, clouds: int = 160, dim: int = 32) -> float:
+def main(steps: int = 250, clouds: int = 160, dim: int = 32) -> float:
     torch.manual_seed(0)
     data, labels = [cloud(k % 4, seed=k) for k in range(clouds)], torch.arange(clouds) % 4
     embed, read = nn.Linear(NEAR, dim), nn.Linear(2 * dim, len(SHAPES))

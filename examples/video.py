@@ -34,7 +34,7 @@ class Watcher(nn.Module):
         return self.classify(x.mean(1))
 
 
-def main(steps: int = 70, batch: int = 12) -> float:
+def main(steps: int = 200, batch: int = 12) -> float:
     torch.manual_seed(0)
     digits = torch.from_numpy(load_digits().images).float() / 16
     optimizer = torch.optim.AdamW((model := Watcher()).parameters(), 1e-2)
@@ -44,7 +44,7 @@ def main(steps: int = 70, batch: int = 12) -> float:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if step % 10 == 0:
+        if step % 20 == 0:
             print(f"step {step:3}: loss {loss.item():.2f}")
     x, labels = clips(64, digits[1500:])  # unseen digits
     guesses = model(x).argmax(-1)

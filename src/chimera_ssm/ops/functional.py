@@ -207,6 +207,7 @@ class _MixPlan:
         lead: leading dimensions, broadcast.
         dtype: in which it is computed.
         choice: solvers and form.
+        algorithms: of the solvers on each topology.
         as_is: whether no tensor has to be converted or reshaped.
         empty: whether there are no states or no channels.
     """
@@ -214,6 +215,7 @@ class _MixPlan:
     lead: tuple[int, ...]
     dtype: torch.dtype
     choice: Choice
+    algorithms: tuple[str, ...]
     as_is: bool
     empty: bool
 
@@ -227,7 +229,8 @@ def _plan_mix(topologies: list, weights: list, Cs: list, Bs: list, V: Tensor, sc
     N, P, groups_per_head = Cs[0].shape[-1], V.shape[-1], Cs[0].shape[-3] / V.shape[-3]
     choice = select_solver(topologies, N, P, groups_per_head, solver)
     as_is = len(lead) == 1 and all(x == lead for x in leads) and all(x.dtype == dtype for x in tensors)
-    return _MixPlan(lead, dtype, choice, as_is, empty=0 in (N, P))
+    algorithms = tuple(s.algorithm(t) for s, t in zip(choice.solvers, topologies, strict=True))
+    return _MixPlan(lead, dtype, choice, algorithms, as_is, empty=0 in (N, P))
 
 
 def _terms(
@@ -246,9 +249,10 @@ def _terms(
     def columns(x: Tensor) -> Tensor:
         return _with_columns(flat(x, 3)) if plan.empty else flat(x, 3)
 
+    arguments = zip(plan.choice.solvers, plan.algorithms, topologies, weights, Cs, Bs, scales, strict=True)
     terms = [
-        Term(t, flat(w, 2), columns(c), columns(b), None if a is None else flat(a, 2), s.algorithm(t), s)
-        for s, t, w, c, b, a in zip(plan.choice.solvers, topologies, weights, Cs, Bs, scales, strict=True)
+        Term(t, flat(w, 2), columns(c), columns(b), None if a is None else flat(a, 2), algorithm, s)
+        for s, algorithm, t, w, c, b, a in arguments
     ]
     return terms, columns(V)
 

@@ -46,17 +46,18 @@ class Entry:
         return topology
 
     def find(self, function: Hashable, args: Hashable, make: Callable[[], Any], limit: int | None = None) -> Any:
-        """The result of ``function`` for ``args``, made if there is none; only the ``limit`` most recent are kept."""
-        results = self.results.setdefault(function, {})
+        """The result of ``function`` for ``args``, made if there is none; only the ``limit`` newest are kept."""
+        results = self.results.get(function)
+        if results is None:
+            results = self.results.setdefault(function, {})
         value = results.get(args, _MISSING)
-        if value is _MISSING:
-            with outside_contexts():
-                value = results.setdefault(args, make())  # another thread may have been first
+        if value is not _MISSING:
+            return value
+        with outside_contexts():
+            value = results.setdefault(args, make())  # another thread may have been first
         if limit is not None:
             with self.lock:
-                results.pop(args, None)
-                results[args] = value  # dictionaries are ordered: the most recent is last
-                for oldest in list(results)[:-limit]:
+                for oldest in list(results)[:-limit]:  # dictionaries are ordered: the newest is last
                     del results[oldest]
         return value
 

@@ -120,7 +120,7 @@ class Identity:
             args: hashable constants.
             device: moves arrays in the value, also within plans and tuples, to this device as tensors. Tensors are
                 shared and must not be written to.
-            limit: keep only this many results of ``function``, the most recent ones; for unbounded ``args``.
+            limit: keep only this many results of ``function``, the newest ones; for unbounded ``args``.
         """
         if torch.compiler.is_dynamo_compiling():
             (value,) = _constant(self.key, function, device, *args)

@@ -163,9 +163,9 @@ def test_plans_are_moved_to_a_device():
     assert plan.shape == (1, 6)
 
 
-def test_a_limit_keeps_the_most_recent_results():
+def test_a_limit_keeps_the_newest_results():
     line = chimera.Line(4)
-    for factor in (1, 2, 3, 1, 4):  # 2 and 3 are older than 1
+    for factor in (1, 2, 3, 1, 4):  # 1 is made again after 3
         line.cached(squares, factor, limit=2)
     assert [factor for _, factor in calls] == [1, 2, 3, 1, 4]
     line.cached(squares, 1, limit=2)
