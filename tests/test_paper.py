@@ -28,7 +28,7 @@ LARGEST_STEP = 0.91
 
 
 def matrix(topology, weight):
-    """A itself, ``[E]`` → ``[T, T]``: row i hears, column j speaks."""
+    """A itself, ``[E]`` → ``[T, T]``: row i is the target, column j the source."""
     A = torch.zeros(topology.num_nodes, topology.num_nodes, dtype=weight.dtype)
     for e, (j, i) in enumerate(topology.edge_index.T.tolist()):
         A[i, j] = weight[e]
@@ -372,7 +372,7 @@ def test_roots_inject_with_their_own_step():
     torch.testing.assert_close(chimera.grid_adjacency(grid, per_axis).scale[0, 0], per_axis[0, :, 0].mean())
     weight, scale = chimera.mamba2(line, delta)
     y = chimera.mix(line, weight, torch.ones(1, 5, 1), torch.ones(1, 5, 1), torch.eye(5)[None, :, :1].double(), scale)
-    assert (y > 0).all()  # every node hears the first one
+    assert (y > 0).all()  # the first node reaches every node
 
 
 # Proposition 4.3: what the normalisers do to the variance
@@ -455,9 +455,9 @@ def test_resolvent_of_grids_grows_with_sqrt_and_stays_with_mean():
             weight, _ = chimera.dag_adjacency(grid, delta, normalize=normalize)
             impulse = torch.zeros(1, size * size, 1, dtype=torch.float64)
             impulse[0, 0] = 1
-            heard = chimera.solve(grid, weight, impulse)
-            assert heard.min() >= 0
-            largest[normalize, size] = heard.max().item()
+            influence = chimera.solve(grid, weight, impulse)
+            assert influence.min() >= 0
+            largest[normalize, size] = influence.max().item()
     assert 20 < largest["sqrt", 8] < 30
     assert 600 < largest["sqrt", 14] < 800
     assert 1e7 < largest["sqrt", 32] < 3e7
@@ -471,7 +471,7 @@ def test_resolvent_of_grids_grows_with_sqrt_and_stays_with_mean():
     "topology", [chimera.UndirectedLine(9), chimera.Grid((4, 5)), chimera.Grid((2, 3, 4))], ids=["line", "2d", "3d"]
 )
 def test_dags_together_reach_every_pair(topology):
-    """Every node hears every other in at least one of the DAGs, and all of them are needed for that."""
+    """Every node reaches every other in at least one of the DAGs, and all of them are needed for that."""
     reach = [chimera.mask(dag, positive_weights(dag)[None])[0] > 0 for dag in topology.dags()]
     assert torch.stack(reach).any(0).all()
     for left_out in range(len(reach)):

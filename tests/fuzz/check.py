@@ -28,7 +28,7 @@ def draw(seed):
 
 
 def failures(case, threads=1):
-    """What is wrong with a case when PyTorch has so many threads, a line each; the truth has one."""
+    """What is wrong with a case with this many threads of PyTorch, a line each; the truth has one."""
     try:
         differences = _layer_failures if isinstance(case, LayerCase) else _function_failures
         return list(differences(case, threads))

@@ -73,7 +73,7 @@ _AVERAGED: dict[str, Any] = {
 
 STUDIES = {
     "images": Study(
-        doc="Chimera and its rivals on images as grids of patches, in the paper's comparisons, at a laptop's scale.",
+        doc="Chimera and baselines on images as grids of patches, in the paper's comparisons, at a laptop's scale.",
         recipe_name="image/fashion-mnist",
         recipe=_FASHION,
         metric="top1_ema",
@@ -96,7 +96,7 @@ STUDIES = {
         ),
     ),
     "imagenet": Study(
-        doc="Chimera with 88 million parameters and its rivals on ImageNet-1k, as in the paper.",
+        doc="Chimera with 88 million parameters and baselines on ImageNet-1k, as in the paper.",
         recipe_name="image/imagenet",
         recipe=_BASE,
         sections=(

@@ -130,8 +130,8 @@ def test_nodes_hear_all_others(name):
     mixer, x = build(name), features(1, 9).requires_grad_()
     y = mixer(x, chimera.Grid((3, 3)))
     for t in range(9):
-        (heard,) = torch.autograd.grad(y[0, t].sum(), x, retain_graph=True)
-        assert (heard.abs().amax(-1) > 0).all()
+        (influence,) = torch.autograd.grad(y[0, t].sum(), x, retain_graph=True)
+        assert (influence.abs().amax(-1) > 0).all()
 
 
 @ALL

@@ -5,7 +5,7 @@ import torch
 
 
 def test_rotary_positions_are_relative_and_as_many_as_asked_for(tmp_path):
-    """Shifted by ten places the text hears the same: with learned positions it does not."""
+    """A text shifted by ten places gives the same output; with learned positions it does not."""
     from transformers import AutoModelForMaskedLM
 
     from chimera_lab.baselines import text_model

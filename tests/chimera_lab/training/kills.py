@@ -75,7 +75,7 @@ def _attempt(run: Path, log: Path, chance: random.Random | None) -> Counter[str]
     in_a_write = chance is not None and chance.random() < 0.5
     process = _start(run, log, chance.randrange(1, OPERATIONS) if chance and in_a_write else None)
     before = time.monotonic()
-    happened += _try_the_same_folder(run, process, log.with_name("rival.txt"))
+    happened += _try_the_same_folder(run, process, log.with_name("second.txt"))
     if chance is not None and not in_a_write:
         process.join(max(0.0, chance.uniform(0, SECONDS) - (time.monotonic() - before)))
         process.kill()
@@ -142,7 +142,7 @@ def _train(run: Path, log: Path, operation: int | None) -> None:
 
 
 def _kill_before(operation: int, run: Path) -> None:
-    """End this process before it has opened, renamed or removed so many files of a run."""
+    """End this process before it has opened, renamed or removed this many files of a run."""
     left = operation
 
     def count(event: str, args: tuple[object, ...]) -> None:

@@ -1,4 +1,4 @@
-"""What a node hears is a row of the resolvent; what share the resolvent has in a layer."""
+"""The influence of nodes is a row of the resolvent; the share of the resolvent in a layer."""
 
 import pytest
 import torch
@@ -28,15 +28,15 @@ def test_a_row_of_the_resolvents(name):
     torch.testing.assert_close(mixer.influence([4, 0, 2], x, topology), whole[:, :, [4, 0, 2]])
 
 
-def test_masked_nodes_are_not_heard():
+def test_masked_nodes_have_no_influence():
     mixer, topology = chimera.Chimera(8), chimera.Graph(4, [[0, 1, 2, 3], [1, 2, 3, 0]])
-    heard = mixer.influence(3, torch.randn(4, 8), topology, node_mask=torch.tensor([True, False, True, True]))
-    assert heard.shape == (1, 4)
-    assert (heard[:, [0, 1]] == 0).all()
-    assert (heard[:, [2, 3]] > 0).all()
+    influence = mixer.influence(3, torch.randn(4, 8), topology, node_mask=torch.tensor([True, False, True, True]))
+    assert influence.shape == (1, 4)
+    assert (influence[:, [0, 1]] == 0).all()
+    assert (influence[:, [2, 3]] > 0).all()
 
 
-def test_every_mixer_of_a_model_is_heard_in_order():
+def test_influence_has_every_mixer_of_a_model_in_order():
     topology = chimera.Line(5)
     blocks = [chimera.Block(8, chimera.Chimera(8, kind=chimera.OnLine())) for _ in range(3)]
 

@@ -78,13 +78,13 @@ def test_a_batch_of_one_is_its_part(name, engine, state_size):
         torch.testing.assert_close(found, expected)
 
 
-def test_far_nodes_of_a_graph_are_heard_from_the_start():
-    """What a node hears falls to about a half with each hop, less in some heads; with Ψ as small as Δ, to a third."""
+def test_far_nodes_of_a_graph_are_reached_from_the_start():
+    """Influence falls to about a half with each hop, less in some heads; with Ψ as small as Δ, to a third."""
     torch.manual_seed(0)
     nodes = torch.arange(T)
     ring = chimera.Graph(T, torch.stack([torch.cat([nodes, (nodes + 1) % T]), torch.cat([(nodes + 1) % T, nodes])]))
-    heard = chimera.Chimera(DIM, num_heads=32, expand=1).double().influence(0, features(), ring)
-    falls = (heard[:, 8] / heard[:, 0]) ** (1 / 8)
+    influence = chimera.Chimera(DIM, num_heads=32, expand=1).double().influence(0, features(), ring)
+    falls = (influence[:, 8] / influence[:, 0]) ** (1 / 8)
     assert falls.median() > 0.45
     assert falls.max() > 0.65
 
@@ -117,12 +117,12 @@ def test_leading_dimensions_broadcast(lead):
     mixer, topology = build("graph", edge_dim=5)
     x, attr = features(2, 3), torch.randn(*lead, topology.num_edges, 5, dtype=torch.float64)
     mask = torch.rand(*lead, T) < 0.7
-    y, heard = (call(x, topology, attr, mask) for call in (mixer, partial(mixer.influence, 0)))
+    y, influence = (call(x, topology, attr, mask) for call in (mixer, partial(mixer.influence, 0)))
     attr, mask = attr.expand(2, 3, -1, -1), mask.expand(2, 3, -1)
     for place in [(0, 1), (1, 0), (1, 2)]:
         alone = x[place], topology, attr[place], mask[place]
         torch.testing.assert_close(y[place], mixer(*alone))
-        torch.testing.assert_close(heard[place], mixer.influence(0, *alone))
+        torch.testing.assert_close(influence[place], mixer.influence(0, *alone))
 
 
 @ALL
@@ -158,9 +158,9 @@ def test_with_and_without_cycles_a_part_of_a_batch_is_as_it_is_alone(order, mask
     found, expected = (torch.autograd.grad((y * weight).sum(), leaves) for y in (together, alone))
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other)
-    heard = [mixer.influence(range(part.num_nodes), x, part, *rest) for x, part, *rest in pieces]
+    influence = [mixer.influence(range(part.num_nodes), x, part, *rest) for x, part, *rest in pieces]
     whole = mixer.influence(range(sum(nodes)), x, chimera.batch(parts), attr, mask)
-    blocks = [torch.block_diag(*(h[z, head] for h in heard)) for z in range(2) for head in range(4)]
+    blocks = [torch.block_diag(*(h[z, head] for h in influence)) for z in range(2) for head in range(4)]
     torch.testing.assert_close(whole.flatten(0, 1), torch.stack(blocks))
 
 

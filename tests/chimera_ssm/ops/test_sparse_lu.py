@@ -207,8 +207,8 @@ def test_a_sparse_graph_is_not_inverted():
     steps = torch.rand(1, 10_000)
     weight, _ = chimera.graph_adjacency(grid, steps, steps)
     x = chimera.solve(grid, weight, torch.ones(1, 10_000, 1))
-    heard = torch.zeros(1, 10_000).index_add(1, grid.edge_index[1], weight * x[:, grid.edge_index[0], 0])
-    torch.testing.assert_close(x.squeeze(-1) - heard, torch.ones(1, 10_000), rtol=1e-4, atol=1e-4)
+    influence = torch.zeros(1, 10_000).index_add(1, grid.edge_index[1], weight * x[:, grid.edge_index[0], 0])
+    torch.testing.assert_close(x.squeeze(-1) - influence, torch.ones(1, 10_000), rtol=1e-4, atol=1e-4)
 
 
 def test_a_graph_whose_factors_do_not_fit_is_refused(monkeypatch):
