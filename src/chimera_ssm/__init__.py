@@ -29,7 +29,7 @@ _HOMES = {
     ),
     "nn": (
         "Block", "Chimera", "ChimeraConv", "DropPath", "Kind", "MixerState", "NeighbourConv", "OnDAG", "OnGraph",
-        "OnGrid", "OnLine", "OnRaster", "OnTwoLines", "OnUndirectedLine", "WindowConv", "influence",
+        "OnGrid", "OnLine", "OnRaster", "OnTwoLines", "OnUndirectedGrid", "OnUndirectedLine", "WindowConv", "influence",
         "no_weight_decay", "resolvent_share",
     ),
     "models": (

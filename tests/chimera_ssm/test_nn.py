@@ -25,6 +25,7 @@ KINDS = {
     "undirected line": (chimera.OnUndirectedLine(), chimera.UndirectedLine(T)),
     "image": (chimera.OnGrid(), chimera.Grid((3, 4))),
     "image, read row after row": (chimera.OnRaster(), chimera.Grid((3, 4))),
+    "image, undirected": (chimera.OnUndirectedGrid(), chimera.Grid((3, 4))),
     "dag": (chimera.OnDAG(), zoo.random_dag(T, 20)),
     "graph as dags": (chimera.OnDAG(), zoo.random_graph(T, 14)),
     "graph": (chimera.OnGraph(), zoo.random_graph(T, 14)),

@@ -1,4 +1,4 @@
-"""Labelled images: scikit-learn's digits, idx files such as Fashion-MNIST's, folders of images, ImageNet."""
+"""Labelled images: scikit-learn's digits, mazes, idx files such as Fashion-MNIST's, folders of images, ImageNet."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from chimera_lab.data.cache import cache_folder
 from chimera_lab.data.image_files import SUFFIXES, as_tensor, read_idx, read_image
+from chimera_lab.data.mazes import NAMES, mazes
 from chimera_lab.data.samples import Samples, split
 
 FASHION_LABELS = (
@@ -77,7 +78,7 @@ def load_images(data: str, num_channels: int, names: tuple[str, ...] | None = No
     """The data set of a name, or in a folder.
 
     Args:
-        data: ``digits``, ``fashion-mnist``, ``imagenet``, or a folder with idx files or with
+        data: ``digits``, ``mazes:SIZE``, ``fashion-mnist``, ``imagenet``, or a folder with idx files or with
             ``train/<class>/<image>`` and ``test/…`` or ``val/…``.
         num_channels: of the images: 3 for colours, 1 for shades of grey.
         names: of the classes as a model knows them; the data's own if omitted.
@@ -89,6 +90,8 @@ def load_images(data: str, num_channels: int, names: tuple[str, ...] | None = No
 def _load(data: str, num_channels: int) -> ImageData:
     if data == "digits":
         return _digits(num_channels)
+    if data.startswith("mazes:"):
+        return _mazes(data, num_channels)
     if data == "fashion-mnist":
         return _fashion_mnist(num_channels)
     if data == "imagenet":
@@ -96,8 +99,8 @@ def _load(data: str, num_channels: int) -> ImageData:
     folder = Path(data).expanduser()
     if not folder.is_dir():
         raise ValueError(
-            f"there is no data set and no folder {data!r}; data is digits, fashion-mnist, imagenet, or a folder with "
-            f"train/<class>/<image> and test/<class>/<image>, or with idx files"
+            f"there is no data set and no folder {data!r}; data is digits, mazes:12, fashion-mnist, imagenet, "
+            f"or a folder with train/<class>/<image> and test/<class>/<image>, or with idx files"
         )
     if any(folder.glob("train-images*idx3-ubyte*")):
         return _idx_folder(folder, num_channels)
@@ -152,12 +155,19 @@ def _digits(num_channels: int) -> ImageData:
 
 
 def _in_memory(pixels: Tensor, classes: Tensor, num_channels: int) -> Images:
-    """Grey images ``[n, H, W]`` held in memory."""
+    """Images held in memory: grey ones ``[n, H, W]``, or ``[n, channels, H, W]``."""
     return Images(
         classes.long(),
         lambda index: pixels[index].expand(num_channels, -1, -1),
         lambda index: pixels[index].numpy().tobytes(),
     )
+
+
+def _mazes(name: str, num_channels: int) -> ImageData:
+    if num_channels != 3:
+        raise ValueError(f"mazes are pictures in colour, whose marks are red: use num_channels 3, found {num_channels}")
+    train, test = (_in_memory(*part, num_channels) for part in mazes(name))
+    return ImageData(train, test, NAMES)
 
 
 # idx files

@@ -1,4 +1,4 @@
-"""Images: the paper's tables 2 and 3 and its sharing ablation, on Fashion-MNIST and, at its scale, on ImageNet."""
+"""Images: the paper's tables 2 and 3 and its sharing ablation, on Fashion-MNIST and ImageNet; mazes."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -92,6 +92,37 @@ STUDIES = {
                 "Normalisers, and twice the image size",
                 (Row("mean", {}), Row("sqrt", {"normalize": "sqrt"}), Row("ViT", {"mixer": "vit"})),
                 evaluations={"56 × 56": {"image_size": 56}},
+            ),
+        ),
+    ),
+    "mazes": Study(
+        doc="Are two marked cells of a maze connected? Trained on mazes of 12 × 12 cells, tested on larger ones.",
+        recipe_name="image/mazes",
+        recipe=replace(find_recipe("image/mazes"), eval_every=100_000),
+        metric="top1",
+        learning_rates=(1e-3, 3e-3, 6e-3),
+        sweep={"epochs": 6},
+        sections=(
+            Section(
+                "Topologies and mixers",
+                (
+                    Row("Chimera, undirected grid", {}),
+                    Row("Chimera, undirected grid, step injection", {"injection": "step"}),
+                    Row("Chimera, four DAGs", {"topology": "2d"}),
+                    Row("Chimera, fwd_rev", {"topology": "fwd_rev"}),
+                    Row("Chimera, L = I", {"resolvent": "identity"}),
+                    Row("Chimera, undirected grid, no convolution", {"conv": False}),
+                    Row("ViT", {"mixer": "vit"}),
+                    Row("S4-ViT", {"mixer": "s4"}),
+                    Row("Hyena-ViT", {"mixer": "hyena"}),
+                ),
+                expected=(
+                    "Chimera, undirected grid",
+                    ("Chimera, four DAGs", "Chimera, fwd_rev", "Chimera, L = I", "ViT", "S4-ViT", "Hyena-ViT"),
+                ),
+                evaluations={f"{n} × {n}": {"data": f"mazes:{n}", "image_size": n} for n in (16, 24, 48)},
+                note="All Chimeras have a convolution over 3 × 3 cells, but for the row without one. With L = I cells "
+                "meet in the convolution alone.",
             ),
         ),
     ),

@@ -27,7 +27,7 @@ class ImageRecipe(_Model, Recipe):
         def __init__(self, **settings: Any) -> None: ...
 
     data: str = setting(
-        "digits", "digits, fashion-mnist, imagenet, or a folder (train/<class>/<image>)", at_eval=True,
+        "digits", "digits, mazes:12, fashion-mnist, imagenet, or a folder (train/<class>/<image>)", at_eval=True,
         place=("digits", "fashion-mnist", "imagenet"),
     )  # fmt: skip
     image_size: int = setting(8, "side that images are resized to, in pixels", least=1, at_eval=True)

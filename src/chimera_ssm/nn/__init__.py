@@ -3,7 +3,17 @@
 from chimera_ssm.nn.block import Block, DropPath
 from chimera_ssm.nn.graph_conv import ChimeraConv
 from chimera_ssm.nn.inspection import influence, resolvent_share
-from chimera_ssm.nn.kinds import Kind, OnDAG, OnGraph, OnGrid, OnLine, OnRaster, OnTwoLines, OnUndirectedLine
+from chimera_ssm.nn.kinds import (
+    Kind,
+    OnDAG,
+    OnGraph,
+    OnGrid,
+    OnLine,
+    OnRaster,
+    OnTwoLines,
+    OnUndirectedGrid,
+    OnUndirectedLine,
+)
 from chimera_ssm.nn.local_conv import NeighbourConv
 from chimera_ssm.nn.mixer import Chimera, MixerState
 from chimera_ssm.nn.norm import RMSNorm
@@ -24,6 +34,7 @@ __all__ = [
     "OnLine",
     "OnRaster",
     "OnTwoLines",
+    "OnUndirectedGrid",
     "OnUndirectedLine",
     "RMSNorm",
     "WindowConv",

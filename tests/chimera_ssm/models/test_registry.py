@@ -42,7 +42,7 @@ def test_text(name, variant):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("topology", ["2d", "fwd_rev", "fwd"])
+@pytest.mark.parametrize("topology", ["2d", "undirected", "fwd_rev", "fwd"])
 @pytest.mark.parametrize("name", IMAGES)
 def test_images(name, topology):
     size = 8 * chimera.ChimeraImageConfig(**IMAGES[name]).patch_size

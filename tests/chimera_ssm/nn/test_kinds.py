@@ -24,6 +24,7 @@ KINDS = {
     "grid": (chimera.OnGrid(), GRID),
     "grid, sqrt": (chimera.OnGrid(normalize="sqrt"), GRID),
     "grid, read row after row": (chimera.OnRaster(), GRID),
+    "grid, undirected": (chimera.OnUndirectedGrid(), GRID),
     "dag": (chimera.OnDAG(), zoo.random_dag(12, 20)),
     "graph as dags": (chimera.OnDAG(), zoo.random_graph(12, 14)),
     "graph": (chimera.OnGraph(), zoo.random_graph(12, 14)),

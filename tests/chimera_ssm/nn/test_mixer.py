@@ -25,6 +25,8 @@ KINDS = {
     "video": (chimera.OnGrid(num_axes=3, sharing="row"), chimera.Grid((2, 3, 4))),
     "four axes": (chimera.OnGrid(num_axes=4, sharing="complete"), chimera.Grid((2, 3, 2, 2))),
     "image, read row after row": (chimera.OnRaster(), chimera.Grid((4, 6))),
+    "image, undirected": (chimera.OnUndirectedGrid(gamma=0.99), chimera.Grid((4, 6))),
+    "video, undirected": (chimera.OnUndirectedGrid(num_axes=3), chimera.Grid((2, 3, 4))),
     "video, read forward": (chimera.OnRaster(3, both=False), chimera.Grid((2, 3, 4))),
     "dag": (chimera.OnDAG(), zoo.random_dag(T, 40)),
     "graph as dags": (chimera.OnDAG(normalize="sqrt"), zoo.random_graph(T, 30)),

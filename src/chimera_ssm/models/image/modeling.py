@@ -15,7 +15,7 @@ from transformers.utils import can_return_tuple
 from chimera_ssm.models.base import ChimeraPreTrainedModel, build_blocks, chimera_mixer
 from chimera_ssm.models.image.configuration import HEAD_SIZE, ChimeraImageConfig
 from chimera_ssm.models.mixers import register_mixer
-from chimera_ssm.nn import Block, Kind, OnGrid, OnLine, OnRaster, OnTwoLines, RMSNorm
+from chimera_ssm.nn import Block, Kind, OnGrid, OnLine, OnRaster, OnTwoLines, OnUndirectedGrid, RMSNorm
 from chimera_ssm.topology import Grid, Line, Topology, UndirectedLine
 
 
@@ -113,6 +113,7 @@ class ChimeraForImageClassification(ChimeraImagePreTrainedModel):
 def _chimera(config: ChimeraImageConfig) -> nn.Module:
     kinds: dict[str, Callable[..., Kind]] = {
         "2d": partial(OnGrid, sharing=config.sharing, normalize=config.normalize),
+        "undirected": partial(OnUndirectedGrid, gamma=config.gamma),
         "fwd_rev": OnTwoLines,
         "fwd": OnLine,
     }
@@ -123,7 +124,7 @@ def _chimera(config: ChimeraImageConfig) -> nn.Module:
 
 
 def _topology(config: Any, height: int, width: int) -> Topology:
-    if config.topology == "2d" or config.conv_window == "grid":
+    if config.topology in ("2d", "undirected") or config.conv_window == "grid":
         return Grid((height, width))
     return (UndirectedLine if config.topology == "fwd_rev" else Line)(height * width)
 

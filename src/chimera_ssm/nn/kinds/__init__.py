@@ -6,7 +6,7 @@ There is one class for each kind of topology. Options belong to the kind; the mi
 from chimera_ssm.nn.kinds.base import Kind, check_kind
 from chimera_ssm.nn.kinds.dag import OnDAG
 from chimera_ssm.nn.kinds.graph import OnGraph
-from chimera_ssm.nn.kinds.grid import SHARING, OnGrid, OnRaster
+from chimera_ssm.nn.kinds.grid import SHARING, OnGrid, OnRaster, OnUndirectedGrid
 from chimera_ssm.nn.kinds.line import OnLine, OnTwoLines, OnUndirectedLine
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "OnLine",
     "OnRaster",
     "OnTwoLines",
+    "OnUndirectedGrid",
     "OnUndirectedLine",
     "check_kind",
 ]

@@ -1,12 +1,14 @@
-"""Grids: as the DAGs from their corners, or as lines in raster order."""
+"""Grids: as the DAGs from their corners, as undirected graphs, or as lines in raster order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from chimera_ssm.adjacency import dag_adjacency, grid_adjacency
 from chimera_ssm.nn.kinds.base import Kind
+from chimera_ssm.nn.kinds.graph import OnGraph
 from chimera_ssm.nn.local_conv import LocalConv
 from chimera_ssm.nn.window_conv import WindowConv
 from chimera_ssm.topology import Batch, Grid, Line, Topology
@@ -72,6 +74,29 @@ class OnGrid(Kind):
             )
             terms.append((dag, weights))
         return terms
+
+
+@dataclass(frozen=True)
+class OnUndirectedGrid(OnGraph):
+    """A grid as an undirected graph: the exact resolvent over all its paths with the convolution of the grid.
+
+    Args:
+        gamma: see `OnGraph`, like the others.
+        directional: whether the two ends of an edge have separate steps.
+        normalize: of rows or columns.
+        shared_bias: whether all steps of a head share one bias.
+        num_axes: 2 for images, 3 for videos and volumes.
+    """
+
+    num_axes: int = 2
+
+    streams: ClassVar[bool] = False
+
+    def conv(self, channels: int) -> LocalConv:
+        return OnGrid(self.num_axes).conv(channels)
+
+    def mismatch(self, topology: Topology) -> str | None:
+        return OnGrid(self.num_axes).mismatch(topology)
 
 
 @dataclass(frozen=True)
