@@ -29,7 +29,7 @@ def against_distance(study: Study, results: Mapping[str, RowResult], folder: Pat
         middle, spread = ([100 * f(v) for v in values.values() if v] for f in (mean, pstdev))
         axes.errorbar(places, middle, spread, label=name, marker="o", markersize=4, capsize=2)
     axes.set(xlabel=" ".join(titles[0].split()[1:]), ylabel=f"{study.metric}, %", ylim=(0, 105))
-    axes.legend()
+    figure.legend(loc="outside right upper", fontsize="small")
     return figure
 
 
@@ -45,14 +45,14 @@ def learning_curves(study: Study, results: Mapping[str, RowResult], folder: Path
             epochs, values = ([float(row[name]) for row in evaluations] for name in ("epoch", column))
             axes.plot(epochs, values, color=f"C{number}", marker=".", label="_" if seed else model)
     axes.set(xlabel="epoch", ylabel=study.metric)
-    axes.legend()
+    figure.legend(loc="outside right upper", fontsize="small")
     return figure
 
 
 def _axes() -> tuple[Figure, Axes]:
     from matplotlib.figure import Figure  # no pyplot: no window, no global state
 
-    figure = Figure(figsize=(6.5, 4), layout="constrained")
+    figure = Figure(figsize=(9, 4), layout="constrained")
     axes = figure.subplots()
     axes.grid(alpha=0.3)
     return figure, axes

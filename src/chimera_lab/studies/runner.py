@@ -16,7 +16,7 @@ from chimera_lab.training.files import read_json, write_json
 from chimera_lab.training.kinds import create_task
 from chimera_lab.training.lock import make_folder
 from chimera_lab.training.recipe import Recipe
-from chimera_lab.training.settings import as_dict
+from chimera_lab.training.settings import as_dict, keys
 
 
 def run_study(
@@ -113,21 +113,22 @@ def _by_metric(study: Study, seeds: list[Mapping[str, float]]) -> dict[str, list
 
 
 def _check_folder(study: Study, recipes: Mapping[str, Recipe], folder: Path) -> None:
-    """Refuse a folder of another study or of other settings, whose runs are not comparable."""
+    """Refuse a folder whose rows have other settings: its runs are not comparable.
+
+    A setting that is missing there is newer than the folder and has its default.
+    """
     rows = json.loads(json.dumps({name: as_dict(recipe) for name, recipe in recipes.items()}, default=str))
+    defaults = {key.name: key.default for key in keys(type(study.recipe))}
     path = folder / "study.json"
-    there: dict[str, Any] = {"study": study.doc, "recipes": {}}
+    there: dict[str, Any] = {"recipes": {}}
     if path.exists() and any(folder.glob("*/*/config.yaml")):  # settings may change until the first run exists
         there |= read_json(path, dict, "restore it, or choose another folder with --out")
-    if there["study"] != study.doc:
-        raise ValueError(f"{folder} holds another study, {there['study']!r}; choose another folder with --out")
     for name, row in rows.items():
-        before = there["recipes"].get(name, row)
-        if before != row:
-            key = next(key for key in before | row if before.get(key) != row.get(key))
+        before = defaults | there["recipes"].get(name, row)
+        if (key := next((key for key in row if before.get(key) != row[key]), None)) is not None:
             raise ValueError(
                 f"{folder} holds a study with other settings: {key} of {name} is {before.get(key)!r} there and "
-                f"{row.get(key)!r} here; choose another folder with --out"
+                f"{row[key]!r} here; choose another folder with --out"
             )
     make_folder(folder)
     write_json(path, {"study": study.doc, "recipes": there["recipes"] | rows})

@@ -90,7 +90,7 @@ def test_learning_curves(tmp_path):
     (axes,) = figure.axes
     assert len(axes.lines) == 30  # ten rows, three seeds
     assert axes.lines[0].get_ydata().tolist() == [0.25, 0.5]
-    assert len(axes.get_legend().get_texts()) == 10
+    assert len(figure.legends[0].get_texts()) == 10
 
 
 @pytest.mark.parametrize("name", ["graphs", "long-range", "molecules", "images", "text"])
