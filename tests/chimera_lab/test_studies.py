@@ -76,7 +76,7 @@ def test_a_study_from_training_to_report_and_again(tmp_path):
 
 
 def test_rows_have_equal_parameters():
-    for value in (study(), find_study_of_images()):
+    for value in (study(), find_study_of_images(), find_study("mazes")):
         counts = [count_parameters(recipe) for recipe in value.recipes().values()]
         assert max(counts) <= 1.03 * counts[0]
         assert min(counts) >= 0.97 * counts[0]
@@ -178,7 +178,10 @@ def test_rows_that_diverged_are_reported_as_such():
 
 
 def test_names():
-    laptop, paper = ["images", "text", "graphs", "long-range", "molecules"], ["imagenet", "imagenet-small", "c4"]
+    laptop, paper = (
+        ["images", "mazes", "text", "graphs", "long-range", "molecules"],
+        ["imagenet", "imagenet-small", "c4"],
+    )
     assert {*laptop, *paper, "peptides-func", "coco-sp"} < {*all_studies()}
     with pytest.raises(ValueError, match="did you mean 'images'"):
         find_study("image")

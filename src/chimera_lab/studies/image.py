@@ -101,7 +101,7 @@ STUDIES = {
         recipe=replace(find_recipe("image/mazes"), eval_every=100_000),
         metric="top1",
         learning_rates=(1e-3, 3e-3, 6e-3),
-        sweep={"epochs": 6},
+        sweep={"epochs": 2},
         sections=(
             Section(
                 "Topologies and mixers",
