@@ -8,15 +8,6 @@ from chimera_ssm.adjacency.steps import Adjacency, inverse_softplus
 from chimera_ssm.adjacency.undirected_line import undirected_line_adjacency
 
 __all__ = [
-    "INJECTIONS",
-    "Adjacency",
-    "dag_adjacency",
-    "graph_adjacency",
-    "grid_adjacency",
-    "hold_injection",
-    "inverse_softplus",
-    "linear_attention",
-    "mamba2",
-    "retnet",
-    "undirected_line_adjacency",
-]
+    "INJECTIONS", "Adjacency", "dag_adjacency", "graph_adjacency", "grid_adjacency", "hold_injection",
+    "inverse_softplus", "linear_attention", "mamba2", "retnet", "undirected_line_adjacency",
+]  # fmt: skip

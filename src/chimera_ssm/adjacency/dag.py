@@ -10,6 +10,7 @@ from chimera_ssm.adjacency.steps import (
     Adjacency,
     at,
     check_edge_steps,
+    check_floating,
     check_mask,
     check_steps,
     edges_alive,
@@ -17,7 +18,7 @@ from chimera_ssm.adjacency.steps import (
     sum_at,
 )
 from chimera_ssm.errors import TopologyError
-from chimera_ssm.topology import Topology
+from chimera_ssm.topology import Line, Topology
 
 STEPS = ("mean", "target")
 NORMALIZERS = ("mean", "sqrt")
@@ -31,11 +32,12 @@ def dag_adjacency(
     step: str = "mean",
     normalize: str = "mean",
     injection: str | Tensor = "step",
+    decay: Tensor | None = None,
     node_mask: Tensor | None = None,
 ) -> Adjacency:
     """Selective weights on any acyclic graph.
 
-        A_ij = exp(−Δ_ij) / n_i
+        A_ij = exp(−a Δ_ij) / n_i
         "step": B̄_i = (Σ_{j∈p(i)} Δ_ij) / n_i · B_i        "hold": B̄_i = (1 − Σ_j A_ij) B_i
 
     with Δ_ij the mean of Δ_i, Δ_j and, if given, the edge's own step. A node without in-edges injects with
@@ -49,12 +51,13 @@ def dag_adjacency(
         normalize: ``"mean"``, n_i = |p(i)|: every entry of L stays between 0 and 1 on any DAG; or ``"sqrt"``,
             n_i = √|p(i)|, the paper's: it diverges where many paths join, as on grids.
         injection: ``"step"``, ``"hold"`` or β ``[..., H, T]``, see `chimera_ssm.adjacency.injection`.
+        decay: a > 0 of each head, ``[H]``: −A of Mamba-2; 1 if omitted.
         node_mask: True where there is a node, ``[..., T]``. A masked node loses its edges and injects nothing.
     """
     delta = check_steps("delta", delta, topology)
     source, target = ends(topology, delta.device)
     return _adjacency(topology, at(delta, target), at(delta, source), delta, edge_step, step, normalize,
-                      injection, node_mask)  # fmt: skip
+                      injection, node_mask, _check_decay(decay, delta))  # fmt: skip
 
 
 def grid_adjacency(
@@ -113,6 +116,8 @@ def edge_axis(topology: Topology, device: torch.device) -> Tensor:
 
 def paths_join(topology: Topology) -> bool:
     """Whether a node has more than one in-edge."""
+    if topology.is_traced:
+        return not isinstance(topology, Line)
     return bool((topology.in_degree > 1).any())
 
 
@@ -126,6 +131,7 @@ def _adjacency(
     normalize: str,
     injection: str | Tensor,
     node_mask: Tensor | None,
+    decay: Tensor | None = None,
 ) -> Adjacency:
     _check_options(topology, edge_step, step, normalize)
     node_mask = check_mask(node_mask, topology)
@@ -135,7 +141,7 @@ def _adjacency(
     if edge_step is not None:
         steps.append(check_edge_steps(edge_step, topology))
     delta = sum(steps[1:], steps[0]) / len(steps)
-    weight = torch.exp(-delta)
+    weight = torch.exp(-delta if decay is None else -decay.unsqueeze(-1) * delta)
     if alive is None:
         degree = topology.tensors("in_degree", own.device)
     else:
@@ -152,6 +158,17 @@ def _adjacency(
         return torch.where(degree > 0, total if divisor is None else total / divisor, own)
 
     return Adjacency(weight, inject(injection, step_injection, topology, weight, node_mask, normalize == "mean"))
+
+
+def _check_decay(decay: Tensor | None, delta: Tensor) -> Tensor | None:
+    """A decay ``[H]`` for steps ``[..., H, T]``, as float32 at least."""
+    if decay is None:
+        return None
+    if decay.shape != delta.shape[-2:-1]:
+        raise ValueError(
+            f"decay must have shape [{delta.shape[-2]}], a number for each head of delta, found {list(decay.shape)}"
+        )
+    return check_floating("decay", decay)
 
 
 def _check_options(topology: Topology, edge_step: Tensor | None, step: str, normalize: str) -> None:

@@ -10,6 +10,7 @@ from chimera_ssm.adjacency.steps import (
     Adjacency,
     at,
     check_edge_steps,
+    check_edge_weight,
     check_mask,
     check_steps,
     edges_alive,
@@ -32,11 +33,12 @@ def graph_adjacency(
     normalize: str = "row",
     injection: str | Tensor = "step",
     node_mask: Tensor | None = None,
+    edge_weight: Tensor | None = None,
 ) -> Adjacency:
     """Selective weights on any graph, row sums (or column sums) below γ.
 
         A_ij = exp(−(Δ¹_i + Δ²_j + Δ'_ij) / 3)        (the mean of two where there is no edge step)
-        A[i, :] ← γ A[i, :] / (Σ_j A_ij + exp(−Ψ_i))
+        A[i, :] ← γ A[i, :] / (Σ_j A_ij + exp(−Ψ_i))        (w_ij A_ij in place of A_ij where edges have weights)
         "step": B̄_i = Δ¹_i B_i        "hold": B̄_i = (1 − Σ_j A_ij) B_i
 
     I − A is a strictly diagonally dominant M-matrix: L exists, is not negative and ``‖L‖∞ ≤ 1/(1−γ)``. It is
@@ -56,6 +58,7 @@ def graph_adjacency(
         normalize: ``"row"`` or ``"column"``.
         injection: ``"step"``, ``"hold"`` or β ``[..., H, T]``, see `chimera_ssm.adjacency.injection`.
         node_mask: True where there is a node, ``[..., T]``. A masked node loses its edges and injects nothing.
+        edge_weight: w ≥ 0, ``[..., H, E]``; an edge of weight zero has the effect of no edge.
     """
     check_gamma(gamma, 1.0)
     if normalize not in NORMALIZERS:
@@ -63,6 +66,7 @@ def graph_adjacency(
     delta, psi = check_steps("delta", delta, topology), check_steps("psi", psi, topology)
     delta_source = delta if delta_source is None else check_steps("delta_source", delta_source, topology)
     node_mask = check_mask(node_mask, topology)
+    edge_weight = check_edge_weight(edge_weight, topology)
     source, target = ends(topology, delta.device)
     steps = [at(delta, target), at(delta_source, source)]
     if edge_step is not None:
@@ -71,22 +75,29 @@ def graph_adjacency(
     if (alive := edges_alive(topology, node_mask)) is not None:
         exponent = exponent.masked_fill(~alive, -torch.inf)
     if normalize == "row":
-        weight = gamma * _row_softmax(exponent, -psi, target)
+        weight = gamma * _row_softmax(exponent, -psi, target, edge_weight)
     else:
-        weight = torch.exp(exponent)
+        weight = torch.exp(exponent) if edge_weight is None else edge_weight * torch.exp(exponent)
         total = sum_at(weight, source, topology.num_nodes) + torch.exp(-psi)
         weight = weight / at(total.clamp(min=1) + (1 / gamma - 1), source)
     return Adjacency(weight, inject(injection, lambda: delta, topology, weight, node_mask, normalize == "row"))
 
 
-def _row_softmax(exponent: Tensor, rest: Tensor, target: Tensor) -> Tensor:
-    """Softmax over each row's edges and one more entry ``rest``, which is then dropped, ``[..., E]``."""
-    lead = torch.broadcast_shapes(exponent.shape[:-1], rest.shape[:-1])
+def _row_softmax(exponent: Tensor, rest: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """Softmax, weighted, over each row's edges and one more entry ``rest``, which is then dropped, ``[..., E]``."""
+    given = [exponent, rest] if weight is None else [exponent, rest, weight]
+    lead = torch.broadcast_shapes(*(x.shape[:-1] for x in given))
     dtype = torch.promote_types(exponent.dtype, rest.dtype)
     exponent, rest = (x.to(dtype).expand(*lead, -1) for x in (exponent, rest))
     index = target.expand_as(exponent)
-    top = rest.detach().scatter_reduce(-1, index, exponent.detach(), "amax")
-    share = torch.exp(exponent - at(top, target))
+    if weight is None:
+        top = rest.detach().scatter_reduce(-1, index, exponent.detach(), "amax")
+        share = torch.exp(exponent - at(top, target))
+    else:
+        counted = exponent.detach().masked_fill(weight == 0, -torch.inf)
+        top = rest.detach().scatter_reduce(-1, index, counted, "amax")
+        # An edge of weight zero may exceed the maximum of the others: its product is zero, and must not be inf · 0.
+        share = weight * torch.exp((exponent - at(top, target)).clamp(max=60))
     return share / at(sum_at(share, target, rest.shape[-1]) + torch.exp(rest - top), target)
 
 

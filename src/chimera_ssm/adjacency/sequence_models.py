@@ -40,12 +40,15 @@ def retnet(topology: Topology, decay: Tensor, *, node_mask: Tensor | None = None
     return Adjacency(weight * alive, scale * node_mask.unsqueeze(-2))
 
 
-def mamba2(topology: Topology, delta: Tensor, *, node_mask: Tensor | None = None) -> Adjacency:
-    """Mamba-2 with its A = −1: ``A_ij = exp(−Δ_i)``, ``B̄_i = Δ_i B_i`` on a directed line.
+def mamba2(
+    topology: Topology, delta: Tensor, decay: Tensor | None = None, *, node_mask: Tensor | None = None
+) -> Adjacency:
+    """Mamba-2 with its A = −a: ``A_ij = exp(−a Δ_i)``, ``B̄_i = Δ_i B_i`` on a directed line.
 
     Args:
         topology: a `Line`, or a batch of lines; on other DAGs its generalisation by the mean over parents.
         delta: Δ > 0, ``[..., H, T]``.
+        decay: a > 0 of each head, ``[H]``; 1 if omitted.
         node_mask: True where there is a node, ``[..., T]``.
     """
-    return dag_adjacency(topology, delta, step="target", node_mask=node_mask)
+    return dag_adjacency(topology, delta, step="target", decay=decay, node_mask=node_mask)

@@ -61,6 +61,18 @@ def check_edge_steps(steps: Tensor, topology: Topology) -> Tensor:
     return _check("edge_step", steps, topology.num_edges, "edges", topology)
 
 
+def check_edge_weight(edge_weight: Tensor | None, topology: Topology) -> Tensor | None:
+    """Weights ``[..., H, E]``, not negative, as float32 at least."""
+    if edge_weight is None:
+        return None
+    edge_weight = _check("edge_weight", edge_weight, topology.num_edges, "edges", topology)
+    if not torch.compiler.is_compiling() and edge_weight.numel() and not (least := edge_weight.min()) >= 0:
+        raise ValueError(
+            f"edge_weight must not be negative, found {least.item():.6g}; use edge_attr for signed features"
+        )
+    return edge_weight
+
+
 def _check(name: str, steps: Tensor, size: int, what: str, topology: Topology) -> Tensor:
     steps = check_floating(name, steps)
     if steps.dim() < 2 or steps.shape[-1] != size:

@@ -11,7 +11,7 @@ from chimera_ssm.adjacency.graph import check_gamma
 from chimera_ssm.adjacency.injection import inject
 from chimera_ssm.adjacency.steps import Adjacency, at, check_mask, check_steps, edges_alive, ends
 from chimera_ssm.errors import TopologyError
-from chimera_ssm.topology import Topology
+from chimera_ssm.topology import Topology, UndirectedLine
 
 _LOG_PSI_MIN = math.log(1e-4)
 GAMMA_MAX = 0.999
@@ -67,4 +67,6 @@ def undirected_line_adjacency(
 
 def are_undirected_lines(topology: Topology) -> bool:
     """Whether this is an undirected line, or several side by side."""
+    if topology.is_traced:
+        return isinstance(topology, UndirectedLine)
     return topology.undirected_paths is not None and topology.is_symmetric

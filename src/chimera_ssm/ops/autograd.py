@@ -54,7 +54,7 @@ def _plain_backward(plain: Callable[..., Any], ctx: Any, grads: tuple[Tensor, ..
     with disable_kernels(), torch.autocast(grads[0].device.type, enabled=False):
         results = plain(*arguments)
         results = [results] if isinstance(results, Tensor) else results
-        dependent = [(y, g) for y, g in zip(results, grads, strict=True) if y.requires_grad]
+        dependent = [(y, g) for y, g in zip(results, grads, strict=True) if y is not None and y.requires_grad]
         of, along = [y for y, _ in dependent], [g for _, g in dependent]
         found = iter(torch.autograd.grad(of, wanted, along, create_graph=True, allow_unused=True))
     return tuple(next(found) if needed else None for needed in ctx.needs_input_grad)

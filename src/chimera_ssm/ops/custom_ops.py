@@ -20,8 +20,9 @@ from torch import Tensor
 from torch.library import custom_op
 
 from chimera_ssm.ops.autograd import Once, backward_only
+from chimera_ssm.ops.broadcasting import compute_dtype
 from chimera_ssm.ops.contract import Solver
-from chimera_ssm.topology import Topology
+from chimera_ssm.topology import Batch, Topology
 from chimera_ssm.topology.registry import read_call, topology_of
 
 # Calls of the operators
@@ -41,7 +42,7 @@ def as_operators() -> Generator[None]:
 
 def use_operators() -> bool:
     """Whether operators are to be used."""
-    return torch.compiler.is_compiling() or _asked_for.get()
+    return torch.compiler.is_compiling() or torch.jit.is_tracing() or _asked_for.get()
 
 
 def mask(topology: Topology, weight: Tensor, solver: Solver | None) -> Tensor:
@@ -68,6 +69,17 @@ def mix(
     if given and len(given) < len(scales):
         given = [V.new_ones(V.shape[:-1]) if s is None else s for s in scales]
     return _mix(V, weights, Cs, Bs, given, ";".join([t.spec for t in topologies]), name_of(solver))
+
+
+def mix_states(
+    topology: Topology, weight: Tensor, C: Tensor, B: Tensor, V: Tensor, scale: Tensor | None, state: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """`chimera_ssm.mix` with states as an operator."""
+    scale = V.new_ones(V.shape[:-1]) if scale is None else scale
+    if state is None:
+        parts = (topology.num_parts,) if isinstance(topology, Batch) else ()
+        state = V.new_zeros(*parts, V.shape[-3], C.shape[-1], V.shape[-1])
+    return _mix_states(V, weight, C, B, scale, state, topology.spec)
 
 
 def name_of(solver: Solver | None) -> str:
@@ -163,6 +175,42 @@ def _(grad: Tensor, tensors: Sequence[Tensor], topologies: str, solver: str) -> 
     return [_like(x) for x in tensors]
 
 
+@custom_op("chimera_ssm::mix_states", mutates_args=())
+def _mix_states(
+    V: Tensor, weight: Tensor, C: Tensor, B: Tensor, scale: Tensor, state: Tensor, topology: str
+) -> tuple[Tensor, Tensor]:
+    tensors = [V, weight, C, B, scale, state]
+    y, leaving = _separate(list(_eager_mix_states(topology)(*tensors)), tensors)
+    return y, leaving
+
+
+@_mix_states.register_fake
+def _(V: Tensor, weight: Any, C: Any, B: Any, scale: Any, state: Any, topology: str) -> tuple[Tensor, Tensor]:
+    kept = 4 if isinstance(topology_of(topology), Batch) else 3
+    leads = [weight.shape[:-2], scale.shape[:-2], C.shape[:-3], B.shape[:-3], V.shape[:-3], state.shape[:-kept]]
+    lead, dtype = torch.broadcast_shapes(*leads), compute_dtype(V, weight, C, B, scale, state)
+    return V.new_empty(*lead, *V.shape[-3:]), V.new_empty(*lead, *state.shape[-kept:], dtype=dtype)
+
+
+@custom_op("chimera_ssm::mix_states_backward", mutates_args=())
+def _mix_states_backward(grad: Tensor, grad_state: Tensor, tensors: Sequence[Tensor], topology: str) -> list[Tensor]:
+    return _gradients(_eager_mix_states(topology), tensors, grad, grad_state)
+
+
+@_mix_states_backward.register_fake
+def _(grad: Tensor, grad_state: Tensor, tensors: Sequence[Tensor], topology: str) -> list[Tensor]:
+    return [_like(x) for x in tensors]
+
+
+def _save_states(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    *tensors, ctx.topology = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _mix_states_adjoint(ctx: Any, grad: Tensor, grad_state: Tensor) -> tuple[Any, ...]:
+    return *_mix_states_backward(grad, grad_state, list(ctx.saved_tensors), ctx.topology), None
+
+
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     *tensors, ctx.topologies, ctx.solver = inputs
     ctx.counts = [len(x) for x in tensors if not isinstance(x, Tensor)]
@@ -189,17 +237,18 @@ def _mix_adjoint(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 _mask.register_autograd(_mask_adjoint, setup_context=_save)
 _solve.register_autograd(_solve_adjoint, setup_context=_save)
 _mix.register_autograd(_mix_adjoint, setup_context=_save)
+_mix_states.register_autograd(_mix_states_adjoint, setup_context=_save_states)
 
 
 # The eager functions, as functions of tensors alone
 
 
-_eager: dict[str, Callable[..., Tensor]] = {}
+_eager: dict[str, Callable[..., Any]] = {}
 
 
-def implement(mask: Callable[..., Tensor], solve: Callable[..., Tensor], mix: Callable[..., Tensor]) -> None:
-    """Set the eager functions that the operators compute with."""
-    _eager.update(mask=mask, solve=solve, mix=mix)
+def implement(**functions: Callable[..., Any]) -> None:
+    """Set the eager functions that the operators compute with: ``mask``, ``solve``, ``mix`` and ``mix_states``."""
+    _eager.update(functions)
 
 
 def _eager_mask(topology: str, solver: str) -> Callable[..., Tensor]:
@@ -221,19 +270,26 @@ def _eager_mix(topologies: str, solver: str) -> Callable[..., Tensor]:
     return run
 
 
-def _gradients(function: Callable[..., Tensor], tensors: Sequence[Tensor], grad: Tensor) -> list[Tensor]:
+def _eager_mix_states(topology: str) -> Callable[..., tuple[Tensor, Tensor]]:
+    def run(V: Tensor, weight: Tensor, C: Tensor, B: Tensor, scale: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        return _eager["mix_states"](topology_of(topology), weight, C, B, V, scale, state)
+
+    return run
+
+
+def _gradients(function: Callable[..., Any], tensors: Sequence[Tensor], *grads: Tensor) -> list[Tensor]:
     """Gradients of ``function(*tensors)``; of a tensor that is given twice the first place has it all."""
     leaf = Once(lambda x: x.detach().requires_grad_())
-    with _recording(), torch.autocast(grad.device.type, enabled=False):
+    with _recording(), torch.autocast(grads[0].device.type, enabled=False):
         leaves = [leaf(x) for x in tensors]
         distinct = list({id(x): x for x in leaves}.values())
         with backward_only():
             y = function(*leaves)
-        found = torch.autograd.grad(y, distinct, grad, allow_unused=True)
+        found = torch.autograd.grad(y, distinct, grads, allow_unused=True)
     by_leaf = {id(x): g for x, g in zip(distinct, found, strict=True) if g is not None}
     gradients = [by_leaf.pop(id(x), None) for x in leaves]
     gradients = [torch.zeros_like(x) if g is None else g for x, g in zip(tensors, gradients, strict=True)]
-    return _separate(gradients, [grad, *tensors])
+    return _separate(gradients, [*grads, *tensors])
 
 
 @contextmanager

@@ -5,6 +5,7 @@ A backend module lists what it offers in ``OPERATIONS``. What it lacks is served
     factorize(topology, weight)      factors that apply L and Lᵀ: behind ``mask`` and ``solve``
     mix_by_mask(terms, V)            Σ_d (L_d ⊙ C_d B̄_dᵀ) V through masks
     mix_by_state(terms, V)           the same through states
+    mix_with_states(term, V, state)  on directed lines, with states that enter and leave
 
 To add a backend, write a module in the algorithm's folder and add a line to `TABLE`.
 """

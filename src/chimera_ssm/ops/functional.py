@@ -8,10 +8,8 @@ solved by dense LU with pivoting. A topology too large for that is refused with 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import accumulate
-from math import prod
 from typing import Any
 
 import torch
@@ -21,11 +19,15 @@ from torch.nn.functional import pad
 from chimera_ssm.ops import custom_ops
 from chimera_ssm.ops.autograd import values_wanted
 from chimera_ssm.ops.bounded import BoundedCache
+from chimera_ssm.ops.broadcasting import compute_dtype, flatten_lead, with_columns, without_autocast
 from chimera_ssm.ops.checking import check_all_finite, check_finite
 from chimera_ssm.ops.checks import check_equal_heads, check_mixes, check_nodes, check_weight, list_arguments
 from chimera_ssm.ops.contract import Solver
+from chimera_ssm.ops.cost import warn_if_expensive
 from chimera_ssm.ops.mixing import mix_by_mask, mix_by_state
+from chimera_ssm.ops.plain import mask_plain, mix_plain, needs_plain_operators, solve_plain
 from chimera_ssm.ops.select import Choice, exact_solver, require, select_solver
+from chimera_ssm.ops.states import check_states, mix_states_now
 from chimera_ssm.ops.terms import Term
 from chimera_ssm.ops.unions import needs_parts, split_edges, split_nodes
 from chimera_ssm.topology import Topology
@@ -46,14 +48,16 @@ def mask(topology: Topology, weight: Tensor, solver: Solver | None = None) -> Te
         ``[..., H, T, T]``, in the dtype of ``weight``, computed in float32 at least.
     """
     check_weight(topology, weight)
+    if needs_plain_operators(topology):
+        return mask_plain(topology, weight, solver).to(weight.dtype)
     check_finite("weight", weight, _INPUT)
     return (custom_ops.mask if custom_ops.use_operators() else mask_now)(topology, weight, solver)
 
 
 def mask_now(topology: Topology, weight: Tensor, solver: Solver | None) -> Tensor:
     """`mask` of checked arguments."""
-    dtype = _compute_dtype(weight)
-    with _without_autocast(weight):
+    dtype = compute_dtype(weight)
+    with without_autocast(weight):
         resolvent = _pick(solver, topology).resolvent(topology, weight.to(dtype).flatten(0, -2))
         rows = resolvent.mask()
         if needs_parts([topology], rows):
@@ -91,17 +95,19 @@ def solve(topology: Topology, weight: Tensor, rhs: Tensor, solver: Solver | None
     check_weight(topology, weight)
     check_nodes("rhs", rhs, topology, "H", "K")
     check_equal_heads(weight, "rhs", rhs)
+    if needs_plain_operators(topology):
+        return solve_plain(topology, weight, rhs, solver)
     check_all_finite({"weight": [weight], "rhs": [rhs]}, _INPUT)
     return (custom_ops.solve if custom_ops.use_operators() else solve_now)(topology, weight, rhs, solver)
 
 
 def solve_now(topology: Topology, weight: Tensor, rhs: Tensor, solver: Solver | None) -> Tensor:
     """`solve` of checked arguments."""
-    dtype = _compute_dtype(weight, rhs)
+    dtype = compute_dtype(weight, rhs)
     lead = torch.broadcast_shapes(weight.shape[:-1], rhs.shape[:-2])
-    with _without_autocast(rhs):
-        flat = _flatten(weight.to(dtype), lead, 1)
-        columns = _with_columns(_flatten(rhs.to(dtype), lead, 2))
+    with without_autocast(rhs):
+        flat = flatten_lead(weight.to(dtype), lead, 1)
+        columns = with_columns(flatten_lead(rhs.to(dtype), lead, 2))
         x = _pick(solver, topology).resolvent(topology, flat).solve(columns)
         x = x if rhs.shape[-1] else x[..., :0]
     if needs_parts([topology], x):
@@ -119,7 +125,9 @@ def mix(
     V: Tensor,
     scale: Tensor | Sequence[Tensor | None] | None = None,
     solver: Solver | None = None,
-) -> Tensor:
+    initial_state: Tensor | None = None,
+    return_state: bool = False,
+) -> Any:
     """The mixer ``y = (L ⊙ C B̄ᵀ) V`` with ``L = (I − A)⁻¹`` and ``B̄ = scale · B``.
 
     With sequences of topologies on the same nodes, and of weight, C, B and scale alike, the sum over them: masks
@@ -133,12 +141,29 @@ def mix(
         B: ``[..., G, T, N]``.
         V: ``[..., H, T, P]``.
         scale: β, ``[..., H, T]``; 1 if omitted.
-        solver: the fastest exact one if omitted.
+        solver: the fastest exact one if omitted; with states, all exact ones are the scan.
+        initial_state: what enters the first node of a directed line, ``a h`` with the state h of a node before it and
+            the weight a of the edge between them: ``[..., H, N, P]`` on a `Line`, ``[..., num_parts, H, N, P]`` on a
+            batch of lines. Zero if omitted.
+        return_state: whether to return the state ``h_t = a_t h_{t−1} + β_t B_t v_tᵀ`` after the last node of each line.
 
     Returns:
-        ``[..., H, T, P]``, in the dtype of ``V``, computed in float32 at least.
+        ``[..., H, T, P]``, in the dtype of ``V``, computed in float32 at least. With ``return_state`` a pair: that, and
+        the state, of the shape of ``initial_state``, in float32 at least.
+
+    Example:
+        >>> y, state = mix(Line(T), weight, C, B, V, return_state=True)
+        >>> next_y = mix(Line(1), weight[..., :0], next_C, next_B, next_V, initial_state=a * state)
     """
     topologies, weights, Cs, Bs, scales = list_arguments(topology, weight, C, B, scale)
+    if initial_state is not None or return_state:
+        check_mixes(topologies, weights, Cs, Bs, V, scales)
+        check_states(topologies, Cs[0], V, initial_state, solver)
+        run = custom_ops.mix_states if custom_ops.use_operators() else mix_states_now
+        y, state = run(topologies[0], weights[0], Cs[0], Bs[0], V, scales[0], initial_state)
+        return (y, state) if return_state else y
+    if needs_plain_operators(*topologies):
+        return mix_plain(topologies, weights, Cs, Bs, V, scales, solver)
     if custom_ops.use_operators():
         check_mixes(topologies, weights, Cs, Bs, V, scales)
         return custom_ops.mix(topologies, weights, Cs, Bs, V, scales, solver)
@@ -159,7 +184,7 @@ def mix_now(
     key = *topologies[1:], solver, *map(_signature, (*weights, *Cs, *Bs, *scales, V))
     plan = topologies[0].cached(_mix_plans)(key, lambda: _plan_mix(topologies, weights, Cs, Bs, V, scales, solver))
     check_all_finite({"weight": weights, "C": Cs, "B": Bs, "scale": scales, "V": [V]}, _INPUT)
-    with _without_autocast(V):
+    with without_autocast(V):
         terms, flat_V = _terms(plan, topologies, weights, Cs, Bs, V, scales)
         y = mix_by_mask(terms, flat_V) if plan.choice.form == "mask" else mix_by_state(terms, flat_V)
         y = y[..., : V.shape[-1]] if plan.empty else y
@@ -225,9 +250,11 @@ def _plan_mix(topologies: list, weights: list, Cs: list, Bs: list, V: Tensor, sc
     leads = [x.shape[:-2] for x in (*weights, *scales) if x is not None] + [x.shape[:-3] for x in (*Cs, *Bs, V)]
     lead = torch.broadcast_shapes(*leads)
     tensors = [x for x in (*weights, *Cs, *Bs, *scales, V) if x is not None]
-    dtype = _compute_dtype(*tensors)
+    dtype = compute_dtype(*tensors)
     N, P, groups_per_head = Cs[0].shape[-1], V.shape[-1], Cs[0].shape[-3] / V.shape[-3]
     choice = select_solver(topologies, N, P, groups_per_head, solver)
+    if len(topologies) == 1:
+        warn_if_expensive(topologies[0], choice.solvers[0], choice.work, weights[0])
     as_is = len(lead) == 1 and all(x == lead for x in leads) and all(x.dtype == dtype for x in tensors)
     algorithms = tuple(s.algorithm(t) for s, t in zip(choice.solvers, topologies, strict=True))
     return _MixPlan(lead, dtype, choice, algorithms, as_is, empty=0 in (N, P))
@@ -243,11 +270,11 @@ def _terms(
         if plan.as_is:
             return x
         if id(x) not in once:
-            once[id(x)] = _flatten(x.to(plan.dtype), plan.lead, kept)
+            once[id(x)] = flatten_lead(x.to(plan.dtype), plan.lead, kept)
         return once[id(x)]
 
     def columns(x: Tensor) -> Tensor:
-        return _with_columns(flat(x, 3)) if plan.empty else flat(x, 3)
+        return with_columns(flat(x, 3)) if plan.empty else flat(x, 3)
 
     arguments = zip(plan.choice.solvers, plan.algorithms, topologies, weights, Cs, Bs, scales, strict=True)
     terms = [
@@ -257,36 +284,13 @@ def _terms(
     return terms, columns(V)
 
 
-def _with_columns(x: Tensor) -> Tensor:
-    """``x [..., K]`` with a column of zeros if there are none, so that solvers always have columns to work on."""
-    return x if x.shape[-1] else pad(x, (0, 1))
-
-
 def _signature(x: Any) -> Any:
     """What the checks of a tensor depend on; other things are never equal, so that they are always checked."""
     return (x.shape, x.dtype, x.device) if isinstance(x, Tensor) else x if x is None else object()
-
-
-def _without_autocast(x: Tensor) -> Any:
-    device = x.device.type
-    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 def _pick(solver: Solver | None, topology: Topology) -> Solver:
     return exact_solver(topology)[0] if solver is None else require(solver, topology)
 
 
-def _flatten(x: Tensor, lead: Sequence[int], kept: int) -> Tensor:
-    """``x`` with its leading dimensions broadcast to ``lead`` and made one; the last ``kept`` stay."""
-    tail = x.shape[-kept:]
-    return x.expand(*lead, *tail).reshape(prod(lead), *tail)
-
-
-def _compute_dtype(*tensors: Tensor) -> torch.dtype:
-    dtype = torch.float32
-    for x in tensors:
-        dtype = torch.promote_types(dtype, x.dtype)
-    return dtype
-
-
-custom_ops.implement(mask_now, solve_now, mix_now)
+custom_ops.implement(mask=mask_now, solve=solve_now, mix=mix_now, mix_states=mix_states_now)

@@ -43,11 +43,13 @@ class Choice:
         solvers: a solver for each topology.
         form: ``"mask"`` or ``"state"``, the form of a mix.
         reason: both choices in words.
+        work: multiplications of a head in this form.
     """
 
     solvers: tuple[Solver, ...]
     form: str
     reason: str
+    work: float = 0.0
 
     @property
     def solver(self) -> Solver:
@@ -90,7 +92,7 @@ def select_solver(
     form, works = ("mask", (by_mask, by_states)) if by_mask < by_states else ("state", (by_states, by_mask))
     which = "; ".join(dict.fromkeys(f"{type(s).__name__}: {r}" for s, r in picks))
     work = "{:.1e} multiplications per head against {:.1e}".format(*works)
-    return Choice(solvers, form, f"{which}; {form} form: {work}")
+    return Choice(solvers, form, f"{which}; {form} form: {work}", works[0])
 
 
 def exact_solver(topology: Topology) -> tuple[Solver, str]:

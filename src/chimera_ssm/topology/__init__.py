@@ -13,15 +13,4 @@ from chimera_ssm.topology.graph import Graph, merge_edges
 from chimera_ssm.topology.grid import Grid, GridDAG
 from chimera_ssm.topology.line import Line, UndirectedLine
 
-__all__ = [
-    "DAG",
-    "Batch",
-    "Graph",
-    "Grid",
-    "GridDAG",
-    "Line",
-    "Topology",
-    "UndirectedLine",
-    "batch",
-    "merge_edges",
-]
+__all__ = ["DAG", "Batch", "Graph", "Grid", "GridDAG", "Line", "Topology", "UndirectedLine", "batch", "merge_edges"]

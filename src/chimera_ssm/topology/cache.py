@@ -1,4 +1,4 @@
-"""The cache of derived structure, shared by equal topologies and bounded in bytes.
+"""The cache of derived structure, shared by equal topologies and bounded in bytes; size and device of cached values.
 
 Derived structure (levels, plans, tensors, …) belongs to the content of a topology, which its key identifies. Equal
 topologies hold the same `Entry`; entries used recently outlive their topologies, so that a topology that is built again
@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Hashable
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from threading import Lock
 from typing import Any, Generic, TypeVar, overload
 from weakref import WeakValueDictionary
 
+import numpy as np
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
-
-from chimera_ssm.topology.memory import nbytes
 
 Value = TypeVar("Value")
 _MISSING = object()
@@ -60,6 +59,30 @@ class Entry:
                 for oldest in list(results)[:-limit]:  # dictionaries are ordered: the newest is last
                     del results[oldest]
         return value
+
+
+def nbytes(value: Any) -> int:
+    """Bytes of the arrays, tensors and strings in a value: in collections, plans, and topologies derived from it.
+
+    The parts of a union are not counted, because they have cache entries themselves.
+    """
+    total, waiting, seen = 0, [value], set()
+    while waiting:
+        value = waiting.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, (np.ndarray, torch.Tensor)):
+            total += value.nbytes
+        elif isinstance(value, str):
+            total += len(value)
+        elif isinstance(value, dict):
+            waiting += [held for key, held in list(value.items()) if key != "_parts"]
+        elif isinstance(value, (tuple, list)) and not isinstance(value, torch.Size):
+            waiting += value
+        elif not isinstance(value, type) and (is_dataclass(value) or "_entry" in getattr(value, "__dict__", ())):
+            waiting.append(vars(value))
+    return total
 
 
 class Recent(Generic[Value]):
@@ -180,3 +203,16 @@ class derived(Generic[Value]):
 
     def __get__(self, topology: Any, owner: type | None = None) -> Any:
         return self if topology is None else topology.cached(self.function)
+
+
+def on_device(value: Any, device: torch.device) -> Any:
+    """Integer arrays as tensors on ``device``, also within plans and tuples of them."""
+    if isinstance(value, np.ndarray):
+        return torch.from_numpy(np.array(value)).to(device)
+    if isinstance(value, torch.Tensor):
+        return value.to(device)
+    if isinstance(value, tuple):
+        return tuple(on_device(v, device) for v in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value)(*(on_device(getattr(value, f.name), device) for f in fields(value)))
+    return value

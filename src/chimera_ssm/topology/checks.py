@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import index
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,8 +14,12 @@ from chimera_ssm.errors import TopologyError
 Array = np.ndarray
 
 
-def check_num_nodes(num_nodes: object) -> int:
-    """Require a positive integer."""
+def check_num_nodes(num_nodes: Any) -> int:
+    """Require a positive integer; a symbolic size of an exported program stays symbolic."""
+    if isinstance(num_nodes, torch.SymInt):
+        return num_nodes
+    if isinstance(num_nodes, torch.Tensor) and torch.jit.is_tracing():  # where sizes are tensors
+        num_nodes = int(num_nodes)
     if isinstance(num_nodes, bool) or not isinstance(num_nodes, (int, np.integer)):
         raise TopologyError(f"the number of nodes must be an integer, found {num_nodes!r}")
     if num_nodes < 1:

@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import torch
 
 from chimera_ssm.errors import TopologyError
 from chimera_ssm.topology.base import Array, Topology, read_only
@@ -47,6 +48,12 @@ class _Lattice(Topology):
         """Axis along which each edge runs, ``[E]``."""
         return np.argmax(self.coordinates[self._source] != self.coordinates[self._target], axis=1)
 
+    def _traced_links(self, device: torch.device) -> list[torch.Tensor]:
+        """For each axis, the lower and the upper end of each link, ``[2, links]``."""
+        nodes = torch.arange(self.num_nodes, device=device).reshape(self.shape)
+        ends = [(nodes.narrow(a, 0, n - 1), nodes.narrow(a, 1, n - 1)) for a, n in enumerate(self.shape)]
+        return [torch.stack([low.flatten(), high.flatten()]) for low, high in ends]
+
 
 class GridDAG(_Lattice):
     """A grid whose edges lead away from one corner.
@@ -70,6 +77,17 @@ class GridDAG(_Lattice):
         links = [_links(self.shape, axis)[:: -1 if back else 1] for axis, back in enumerate(self.corner)]
         source, target = (np.concatenate(ends) for ends in zip(*links, strict=True))
         return source, target
+
+    def traced_tensor(self, name: str, device: torch.device) -> torch.Tensor:
+        links = self._traced_links(device)
+        if name == "edge_index":
+            return torch.cat([x.flip(0) if back else x for x, back in zip(links, self.corner, strict=True)], dim=1)
+        if name == "edge_axis":
+            return torch.cat([torch.full_like(x[0], axis) for axis, x in enumerate(links)])
+        if name == "in_degree":
+            target = self.traced_tensor("edge_index", device)[1]
+            return torch.zeros(self.num_nodes, dtype=torch.long, device=device).scatter_add(0, target, target * 0 + 1)
+        return super().traced_tensor(name, device)
 
     @property
     def is_acyclic(self) -> bool:
@@ -111,6 +129,12 @@ class Grid(_Lattice):
         low, high = (np.concatenate(ends) for ends in zip(*links, strict=True))
         first, second = np.concatenate([low, high]), np.concatenate([high, low])
         return (second, first) if self.reverse else (first, second)
+
+    def traced_tensor(self, name: str, device: torch.device) -> torch.Tensor:
+        if name == "edge_index":
+            first = torch.cat(self._traced_links(device), dim=1)
+            return torch.cat([first.flip(0), first] if self.reverse else [first, first.flip(0)], dim=1)
+        return super().traced_tensor(name, device)
 
     @property
     def is_acyclic(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 
 from chimera_ssm.topology.base import Array, Topology
 from chimera_ssm.topology.cache import derived
@@ -26,6 +27,14 @@ class Line(Topology):
     def _find_ends(self) -> tuple[Array, Array]:
         low = np.arange(self.num_nodes - 1)
         return (low + 1, low) if self.reverse else (low, low + 1)
+
+    def traced_tensor(self, name: str, device: torch.device) -> torch.Tensor:
+        nodes = torch.arange(self.num_nodes, device=device)
+        if name == "edge_index":
+            return torch.stack([nodes[1:], nodes[:-1]] if self.reverse else [nodes[:-1], nodes[1:]])
+        if name == "in_degree":
+            return (nodes != (self.num_nodes - 1 if self.reverse else 0)).long()
+        return super().traced_tensor(name, device)
 
     @property
     def is_acyclic(self) -> bool:
@@ -78,6 +87,15 @@ class UndirectedLine(Topology):
         low = np.arange(self.num_nodes - 1)
         first, second = np.concatenate([low, low + 1]), np.concatenate([low + 1, low])
         return (second, first) if self.reverse else (first, second)
+
+    def traced_tensor(self, name: str, device: torch.device) -> torch.Tensor:
+        low = torch.arange(self.num_nodes - 1, device=device)
+        if name == "edge_index":
+            first, second = torch.cat([low, low + 1]), torch.cat([low + 1, low])
+            return torch.stack([second, first] if self.reverse else [first, second])
+        if name == "reverse_edges":
+            return torch.cat([low + (self.num_nodes - 1), low])
+        return super().traced_tensor(name, device)
 
     @property
     def is_acyclic(self) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from chimera_ssm.topology.csr import ranges
 
 Array = np.ndarray
-#: An array on the host, a tensor after `memory.on_device`.
+#: An array on the host, a tensor after `cache.on_device`.
 Integers = Any
 
 

@@ -14,7 +14,6 @@ import torch
 
 from chimera_ssm.errors import TopologyError
 from chimera_ssm.topology import cache
-from chimera_ssm.topology.memory import on_device
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -46,8 +45,17 @@ class Identity:
             key=key, num_nodes=num_nodes, num_edges=num_edges, num_parts=num_parts, **content,
             device=torch.device("cpu"), _entry=None,
         )  # fmt: skip
-        if not torch.compiler.is_dynamo_compiling():
+        if not torch.compiler.is_dynamo_compiling() and not self.is_traced:
             self._attach()
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether the number of nodes is symbolic, in a program that is being exported: nothing is then cached."""
+        return isinstance(self.num_nodes, torch.SymInt)
+
+    def traced_tensor(self, name: str, device: torch.device) -> torch.Tensor:
+        """`tensors` of a topology whose sizes are symbolic, computed in the program itself."""
+        raise NotImplementedError(f"a {type(self).__name__} of symbolic size has no {name}: export with fixed sizes")
 
     def _attach(self) -> cache.Entry:
         content = {name: value for name, value in self.__dict__.items() if name not in ("device", "_entry")}
@@ -122,19 +130,23 @@ class Identity:
                 shared and must not be written to.
             limit: keep only this many results of ``function``, the newest ones; for unbounded ``args``.
         """
+        if self.is_traced:
+            return function(self, *args)
         if torch.compiler.is_dynamo_compiling():
             (value,) = _constant(self.key, function, device, *args)
             return value.detach() if isinstance(value, torch.Tensor) else value  # dynamo cannot ask a constant's shape
         if device is None:
             return self.entry.find(function, args, lambda: function(self.to("cpu"), *args), limit)
         return self.entry.find(
-            (function, device), args, lambda: on_device(self.cached(function, *args, limit=limit), device), limit
+            (function, device), args, lambda: cache.on_device(self.cached(function, *args, limit=limit), device), limit
         )
 
     def related(
         self, kind: type[Relative], make: Callable[..., tuple[Relative, ...]], *args: Any
     ) -> tuple[Relative, ...]:
         """The topologies ``make(topology, *args)`` of one kind, cached; a compiled function knows only their keys."""
+        if self.is_traced:
+            return make(self, *args)
         if torch.compiler.is_dynamo_compiling():
             (contents,) = _constant(self.key, _contents, None, make, *args)
             return tuple([_known(kind, content, self.device) for content in contents])
@@ -147,7 +159,7 @@ class Identity:
 
         They are cached, and must not be written to.
         """
-        return self.cached(_attribute, name, device=device)
+        return self.traced_tensor(name, device) if self.is_traced else self.cached(_attribute, name, device=device)
 
 
 @torch.compiler.assume_constant_result

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from chimera_ssm.cpu.progress import progress
 from chimera_ssm.topology.csr import offsets, ranges
 from chimera_ssm.topology.plans import FactorPlan, Schedule
 
@@ -102,7 +103,8 @@ def plan_elimination(num_nodes: int, source: Array, target: Array, limit: int) -
     from chimera_ssm.topology.minimum_degree import adjacency_lists, best_order, elimination_tree, rows_of_columns
 
     begin, links = adjacency_lists(num_nodes, source, target)
-    order, entries, filled = best_order(begin, links, limit)
+    with progress("computing the elimination order", num_nodes):
+        order, entries, filled = best_order(begin, links, limit)
     if entries > limit:
         raise TooMuchFill(int(entries), int(filled))
     tree, entries = elimination_tree(begin, links, order, limit)

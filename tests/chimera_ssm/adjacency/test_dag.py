@@ -198,3 +198,21 @@ def test_steps_per_axis_need_grids_of_equally_many_axes(topology):
 def test_dag_weights_need_an_acyclic_topology(call):
     with pytest.raises(ValueError, match=r"needs an acyclic topology, found .*; use its dags\(\)"):
         call()
+
+
+@pytest.mark.parametrize("injection", ["step", "hold"])
+def test_decays_multiply_the_steps_in_the_weights_only(injection):
+    line, decay = chimera.Line(5), torch.tensor([0.5, 4.0], dtype=torch.float64)
+    delta = torch.rand(3, 2, 5, dtype=torch.float64)
+    weight, scale = chimera.dag_adjacency(line, delta, step="target", injection=injection, decay=decay)
+    expected = torch.exp(-decay[:, None] * delta[..., 1:])
+    torch.testing.assert_close(weight, expected)
+    held = torch.cat([torch.ones(3, 2, 1, dtype=torch.float64), 1 - expected], dim=-1)
+    torch.testing.assert_close(scale, delta if injection == "step" else held)
+
+
+def test_a_decay_for_each_head():
+    with pytest.raises(ValueError, match=r"decay must have shape \[2\], a number for each head of delta, found \[3\]"):
+        chimera.dag_adjacency(chimera.Line(5), torch.rand(2, 5), decay=torch.ones(3))
+    with pytest.raises(ValueError, match="decay must be floating point"):
+        chimera.dag_adjacency(chimera.Line(5), torch.rand(2, 5), decay=torch.ones(2, dtype=torch.long))

@@ -95,3 +95,53 @@ def test_gradients_of_graph_weights():
 def test_gamma_out_of_range_is_named(gamma):
     with pytest.raises(ValueError, match=f"gamma must satisfy 0 < γ < 1, found {gamma}"):
         chimera.graph_adjacency(zoo.ZOO["triangle"], torch.ones(HEADS, 3), torch.ones(HEADS, 3), gamma=gamma)
+
+
+def weighted(topology, edge_weight, normalize="row"):
+    """Weights by their definition, with a loop over edges."""
+    delta, psi, source_delta = (node_steps(topology, seed) for seed in range(3))
+    A = {}
+    for e, (j, i) in enumerate(topology.edge_index.T.tolist()):
+        A[e] = edge_weight[..., e] * torch.exp(-(delta[:, i] + source_delta[:, j]) / 2)
+    end = 1 if normalize == "row" else 0
+    total = {}
+    for e, ends in enumerate(topology.edge_index.T.tolist()):
+        total[ends[end]] = total.get(ends[end], 0) + A[e]
+    for e, ends in enumerate(topology.edge_index.T.tolist()):
+        rest = torch.exp(-psi[:, ends[end]])
+        whole = total[ends[end]] + rest
+        whole = whole / GAMMA if normalize == "row" else whole.clamp(min=1) + (1 / GAMMA - 1)
+        A[e] = A[e] / whole
+    found = chimera.graph_adjacency(
+        topology, delta, psi, delta_source=source_delta, edge_weight=edge_weight, gamma=GAMMA, normalize=normalize
+    )
+    return found.weight, torch.stack(list(A.values()), -1)
+
+
+@pytest.mark.parametrize("normalize", ["row", "column"])
+def test_edge_weights_multiply_before_the_normalization(normalize):
+    graph = zoo.ZOO["directed graph with loops"]
+    edge_weight = torch.rand(1, graph.num_edges, dtype=torch.double) * 3
+    edge_weight[:, ::3] = 0
+    edge_weight.requires_grad_()
+    found, expected = weighted(graph, edge_weight, normalize)
+    torch.testing.assert_close(found, expected)
+    g = torch.randn_like(found)
+    for a, b in zip(*(torch.autograd.grad((x * g).sum(), edge_weight) for x in (found, expected)), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_an_edge_of_weight_zero_may_have_the_largest_exponent():
+    graph = chimera.Graph(3, [[0, 1], [2, 2]])
+    delta = torch.tensor([[1.0, 300.0, 300.0]])
+    weight = torch.tensor([[0.0, 1.0]], requires_grad=True)
+    A = chimera.graph_adjacency(graph, delta, delta, delta_source=delta, edge_weight=weight, injection="hold").weight
+    torch.testing.assert_close(A, torch.tensor([[0.0, GAMMA / 2]]))
+    assert torch.autograd.grad(A.sum(), weight)[0].isfinite().all()
+
+
+def test_negative_edge_weights_are_refused():
+    graph = chimera.Graph(3, [[0, 1], [2, 2]])
+    for value in (-0.5, math.nan):
+        with pytest.raises(ValueError, match=f"edge_weight must not be negative, found {value:g}; use edge_attr"):
+            chimera.graph_adjacency(graph, torch.ones(1, 3), torch.ones(1, 3), edge_weight=torch.tensor([[1.0, value]]))

@@ -29,16 +29,26 @@ def test_mamba2_is_exp_of_the_targets_step(line):
     assert torch.equal(scale, delta)
 
 
-def test_mamba2_is_its_recurrence():
+@pytest.mark.parametrize("learned", [False, True])
+def test_mamba2_is_its_recurrence(learned):
+    """Values and gradients, those of the decays included."""
     line, T = chimera.Line(6), 6
     delta, B, V, C = node_steps(line), steps(1, T, 3, seed=1), steps(HEADS, T, 2, seed=2), steps(1, T, 3, seed=3)
-    expected, state = torch.zeros(HEADS, T, 2, dtype=torch.float64), torch.zeros(HEADS, 3, 2, dtype=torch.float64)
+    decay = torch.linspace(0.5, 16, HEADS, dtype=torch.float64) if learned else None
+    inputs = [x.requires_grad_() for x in (delta, B, V, C, decay) if x is not None]
+    outputs, state = [], torch.zeros(HEADS, 3, 2, dtype=torch.float64)
     for t in range(T):
         step = delta[:, t, None, None]
-        state = torch.exp(-step) * state + step * B[0, t, :, None] * V[:, t, None, :]
-        expected[:, t] = torch.einsum("n,hnp->hp", C[0, t], state)
-    weight, scale = chimera.mamba2(line, delta)
-    torch.testing.assert_close(chimera.mix(line, weight, C, B, V, scale=scale), expected, rtol=1e-12, atol=0)
+        a = torch.exp(-step) if decay is None else torch.exp(-decay[:, None, None] * step)
+        state = a * state + step * B[0, t, :, None] * V[:, t, None, :]
+        outputs.append(torch.einsum("n,hnp->hp", C[0, t], state))
+    expected = torch.stack(outputs, dim=1)
+    weight, scale = chimera.mamba2(line, delta, decay)
+    found = chimera.mix(line, weight, C, B, V, scale=scale)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+    grads = [torch.autograd.grad((y**3).sum(), inputs) for y in (found, expected)]
+    for one, other in zip(*grads, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-14)
 
 
 @acyclic

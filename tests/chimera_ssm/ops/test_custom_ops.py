@@ -157,3 +157,54 @@ def test_verbs_as_operators_have_the_same_values():
     with as_operators():
         L = chimera.mask(grid, weight)
     torch.testing.assert_close(L, chimera.mask(grid, weight))
+
+
+# Mixes with states
+
+LINES = pytest.mark.parametrize(
+    "topology", [chimera.Line(20), chimera.batch([chimera.Line(5), chimera.Line(1), chimera.Line(70)])], ids=str
+)
+
+
+def with_states(topology):
+    V, (weight,), (C,), (B,), (scale,) = tensors_of([topology])
+    parts = (topology.num_parts,) if isinstance(topology, chimera.Batch) else ()
+    return V, weight, C, B, scale, torch.randn(*parts, H, N, P, requires_grad=True)
+
+
+@pytest.mark.slow
+@LINES
+def test_the_operator_with_states_is_well_made(topology):
+    tensors, ops = with_states(topology), torch.ops.chimera_ssm
+    opcheck(ops.mix_states.default, (*tensors, topology.spec))
+    grads = [torch.randn_like(x) for x in ops.mix_states(*tensors, topology.spec)]
+    opcheck(ops.mix_states_backward.default, (*grads, [x.detach() for x in tensors], topology.spec))
+
+
+@LINES
+def test_mixes_with_states_as_operators(topology):
+    V, weight, C, B, scale, state = tensors = with_states(topology)
+
+    def mix(initial=state, scale=scale):
+        return chimera.mix(topology, weight, C, B, V, scale, initial_state=initial, return_state=True)
+
+    expected = mix()
+    with as_operators():
+        found = mix()
+        torch.testing.assert_close(mix(None, None), mix(torch.zeros_like(state), torch.ones_like(scale)))
+    torch.testing.assert_close(found, expected)
+    grads = [torch.randn_like(x) for x in expected]
+    of_found, of_expected = (torch.autograd.grad(results, tensors, grads) for results in (found, expected))
+    torch.testing.assert_close(of_found, of_expected)
+
+
+@pytest.mark.slow
+def test_mixes_with_states_under_compile():
+    line = chimera.Line(20)
+    tensors = with_states(line)
+
+    def function(V, weight, C, B, scale, state):
+        y, state = chimera.mix(line, weight, C, B, V, scale, initial_state=state, return_state=True)
+        return torch.cat([y.flatten(), state.flatten()])
+
+    check_against_eager(function, tensors)

@@ -3,6 +3,7 @@
 import gc
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from threading import Barrier
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 
 import chimera_ssm as chimera
 from chimera_ssm.topology import base, cache
-from chimera_ssm.topology.memory import nbytes
+from chimera_ssm.topology.cache import nbytes, on_device
 from tests import zoo
 
 CPU, META = torch.device("cpu"), torch.device("meta")
@@ -252,3 +253,38 @@ def test_threads_get_the_same_values():
     for of_thread in found[1:]:
         assert all(one[0] is other[0] for one, other in zip(of_thread, found[0], strict=True))
         assert all((one[1] == other[1]).all() for one, other in zip(of_thread, found[0], strict=True))
+
+
+# Bytes of nested values, and moving them to a device
+
+
+@dataclass
+class Plan:
+    first: np.ndarray
+    number: int
+    rest: tuple
+
+
+def plan():
+    return Plan(np.arange(3), 7, (np.arange(2, dtype=np.int32), None, torch.zeros(5)))
+
+
+def test_bytes_are_those_of_arrays_tensors_and_strings_each_counted_once():
+    assert nbytes(plan()) == 3 * 8 + 2 * 4 + 5 * 4
+    array = np.zeros(4)
+    assert nbytes({"a": array, "b": [array, "four"]}) == 4 * 8 + 4
+    assert nbytes(3) == 0
+
+
+def test_parts_of_a_union_are_not_counted():
+    large, small = chimera.Line(1000), chimera.Line(2)
+    _ = large.edge_index, small.edge_index
+    assert nbytes(chimera.batch([large, small]).entry) < nbytes(large.entry)
+
+
+def test_arrays_become_tensors_of_a_device():
+    moved = on_device(plan(), torch.device("meta"))
+    assert isinstance(moved, Plan)
+    assert moved.first.device == moved.rest[0].device == moved.rest[2].device == torch.device("meta")
+    assert (moved.number, moved.rest[1]) == (7, None)
+    assert on_device(plan(), torch.device("cpu")).first.tolist() == [0, 1, 2]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from chimera_ssm.cpu import threads
 from chimera_ssm.ops.autograd import (
@@ -14,7 +14,6 @@ from chimera_ssm.ops.autograd import (
     double_backward_via,
     empty,
     empty_like,
-    flatten,
     not_a_view,
     padded,
     save_arguments,
@@ -26,18 +25,10 @@ from chimera_ssm.ops.autograd import (
 from chimera_ssm.ops.dispatch import Operation
 from chimera_ssm.ops.scan import kernels
 from chimera_ssm.ops.scan import torch as torch_backend
-from chimera_ssm.ops.scan.kernels import Line
+from chimera_ssm.ops.scan.cpu_line import divide, memory_of, pad_channels, states_before, tasks_of, work_of
 from chimera_ssm.ops.terms import Term, pack_terms, unpack_terms
 from chimera_ssm.topology import Topology
 
-#: Nodes of a chunk: its mask costs a quarter of the work on states of 64 × 64.
-_CHUNK = 64
-#: Channels of a task at most; number of tasks at least, before tasks get more than sixteen channels.
-_WIDTH, _TASKS = 128, 8
-#: Elements of the states that a bundle of tasks carries from chunk to chunk: 256 kB in float32.
-_BUNDLE = 1 << 16
-#: Elements of the states before all chunks of a bundle: 128 MB in float32.
-_BEFORE = 1 << 25
 #: Number of nodes up to which the gradients of several lines are computed together.
 _AT_ONCE = 4096
 
@@ -45,59 +36,91 @@ _AT_ONCE = 4096
 def mix_by_state(terms: list[Term], V: Tensor, exclude_diagonal: bool = False) -> Tensor:
     """``Σ_d (L_d ⊙ C_d B̄_dᵀ) V``; if ``exclude_diagonal``, all terms but the first without the diagonal of L."""
     topologies, tensors = unpack_terms(terms, V)
-    return _ScanMix.apply(V, topologies, exclude_diagonal, *tensors)
+    y, _ = _ScanMix.apply(V, None, topologies, exclude_diagonal, *tensors)
+    return y
 
 
-def _plain(V: Tensor, topologies: list[Topology], exclude_diagonal: bool, *tensors: Tensor) -> Tensor:
-    return torch_backend.mix_by_state(pack_terms("scan", topologies, tensors), V, exclude_diagonal)
+def mix_with_states(term: Term, V: Tensor, initial: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The mix of directed lines, one for each part, with states ``[Z, H, parts, N, P]`` that enter and leave them."""
+    if initial is None:
+        initial = V.new_zeros(*V.shape[:2], term.topology.num_parts, term.C.shape[3], V.shape[3])
+    topologies, tensors = unpack_terms([term], V)
+    return _ScanMix.apply(V, initial, topologies, False, *tensors)
+
+
+def _plain(
+    V: Tensor, initial: Tensor | None, topologies: list[Topology], exclude_diagonal: bool, *tensors: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    terms = pack_terms("scan", topologies, tensors)
+    if initial is None:
+        return torch_backend.mix_by_state(terms, V, exclude_diagonal), None
+    return torch_backend.mix_with_states(terms[0], V, initial)
 
 
 class _ScanMix(torch.autograd.Function):
+    """The mix, and the states that leave if states enter."""
+
     @staticmethod
-    def forward(ctx: Any, V: Tensor, topologies: list[Topology], exclude_diagonal: bool, *tensors: Tensor) -> Tensor:
-        save_arguments(ctx, (V, topologies, exclude_diagonal, *tensors))
+    def forward(
+        ctx: Any,
+        V: Tensor,
+        initial: Tensor | None,
+        topologies: list[Topology],
+        exclude_diagonal: bool,
+        *tensors: Tensor,
+    ) -> tuple[Tensor, Tensor | None]:
+        save_arguments(ctx, (V, initial, topologies, exclude_diagonal, *tensors))
         ctx.exclude = [exclude_diagonal and d > 0 for d in range(len(topologies))]
         if not values_wanted():
-            return torch.empty_like(V)
-        v = _channels(V.detach())
-        y, tasks, calls = empty_like(v), _tasks(v), []
+            return torch.empty_like(V), None if initial is None else torch.empty_like(initial)
+        v = pad_channels(V.detach())
+        entering = _padded_states(V, initial)
+        leaving = empty(*entering.shape, like=v)
+        y, tasks, calls, ends = empty_like(v), tasks_of(v), [], tuple(arrays_of(entering, leaving))
         for topology, exclude, w, scale, C, B in zip(topologies, ctx.exclude, *split_args(tensors), strict=True):
             b, c = (padded(x.detach(), 16).flatten(0, 1) for x in (B, C))
-            arrays = *arrays_of(w.flatten(0, 1), scale.flatten(0, 1), b, c), _memory(v), _memory(y)
-            calls.append((kernels.forward, (not calls, _line(topology, exclude, v, c), arrays)))
-        threads.run_each(calls, tasks, len(topologies) * _work(v, tensors[-1]))
-        return not_a_view(y[..., : V.shape[3]])
+            arrays = *arrays_of(w.flatten(0, 1), scale.flatten(0, 1), b, c), memory_of(v), memory_of(y)
+            line = divide(topology, exclude, initial is not None, v, c)
+            calls.append((kernels.forward, (not calls, line, arrays, ends)))
+        threads.run_each(calls, tasks, len(topologies) * work_of(v, tensors[-1]))
+        return not_a_view(y[..., : V.shape[3]]), None if initial is None else _cut_states(leaving, initial)
 
     @staticmethod
     @double_backward_via(_plain)
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-        (V, _, _, *tensors), topologies = ctx.saved_tensors, ctx.others[1]
-        v, g = _channels(V), _channels(grads[0])
-        dv, ranges = empty_like(v), min(threads.threads_for(_work(v, tensors[-1])), _tasks(v))
+        (V, initial, _, _, *tensors), topologies = ctx.saved_tensors, ctx.others[2]
+        v, g = pad_channels(V), pad_channels(grads[0])
+        entering, dleaving = _padded_states(V, initial), _padded_states(V, None if initial is None else grads[1])
+        dentering = empty(*entering.shape, like=v)
+        ends = tuple(arrays_of(entering, dleaving, dentering))
+        dv, ranges = empty_like(v), min(threads.threads_for(work_of(v, tensors[-1])), tasks_of(v))
         several = list(zip(topologies, ctx.exclude, *split_args(tuple(tensors)), strict=True))
         # Long lines one after the other, because each needs large buffers for sums.
         at_once = len(several) if v.shape[2] <= _AT_ONCE else 1
         gradients: list[tuple[Tensor, ...]] = []
         for first in range(0, len(several), at_once):
-            gradients += _adjoints(several[first : first + at_once], v, g, dv, first == 0, ranges)
+            some = [(*one, initial is not None) for one in several[first : first + at_once]]
+            gradients += _adjoints(some, v, g, dv, ends, first == 0, ranges)
         dV, of_terms = dv[..., : V.shape[3]], zip(*gradients, strict=True)
-        return dV, None, None, *(gradient for kind in of_terms for gradient in kind)
+        dinitial = None if initial is None else _cut_states(dentering, initial)
+        return dV, dinitial, None, None, *(gradient for kind in of_terms for gradient in kind)
 
 
 def _adjoints(
-    several: list[Any], v: Tensor, g: Tensor, dv: Tensor, fresh: bool, ranges: int
+    several: list[Any], v: Tensor, g: Tensor, dv: Tensor, ends: tuple[Any, ...], fresh: bool, ranges: int
 ) -> list[tuple[Tensor, ...]]:
     """Gradients of weight, scale, C and B of each topology; those of V are added to ``dv``, or set if ``fresh``."""
     inputs, calls, sums = [], [], []
-    for topology, exclude, w, scale, C, B in several:
+    for topology, exclude, w, scale, C, B, with_states in several:
         b, c = (padded(x, 16).flatten(0, 1) for x in (B, C))
-        inputs.append((_line(topology, exclude, v, c), w.flatten(0, 1), scale.flatten(0, 1), b, c))
-    scratch = empty(ranges, max(_states_before(line, v, c, ranges) for line, *_, c in inputs), like=v)
+        line = divide(topology, exclude, with_states, v, c)
+        inputs.append((line, w.flatten(0, 1), scale.flatten(0, 1), b, c))
+    scratch = empty(ranges, max(states_before(line, v, c, ranges) for line, *_, c in inputs), like=v)
     for line, w, scale, b, c in inputs:
         dw, dscale = (empty(line.parts, *x.shape, like=v) for x in (w, scale))
         dB, dC = (zeros(ranges, *b.shape, like=v) for _ in range(2))
-        arrays = *arrays_of(w, scale, b, c), _memory(v), _memory(g), *arrays_of(dw, dscale, dB, dC), _memory(dv)
-        calls.append((kernels.backward, (fresh and not calls, ranges, line, arrays, *arrays_of(scratch))))
+        arrays = *arrays_of(w, scale, b, c), memory_of(v), memory_of(g), *arrays_of(dw, dscale, dB, dC), memory_of(dv)
+        calls.append((kernels.backward, (fresh and not calls, ranges, line, arrays, ends, *arrays_of(scratch))))
         sums.append((dw, dscale, dC, dB))
     threads.run_each(calls, ranges)
     return [
@@ -106,61 +129,21 @@ def _adjoints(
             summed(dscale).view(scale.shape),
             *(summed(x)[..., : C.shape[-1]].view(C.shape) for x in (dC, dB)),
         )
-        for (_, _, w, scale, C, _), (dw, dscale, dC, dB) in zip(several, sums, strict=True)
+        for (_, _, w, scale, C, _, _), (dw, dscale, dC, dB) in zip(several, sums, strict=True)
     ]
 
 
-def _channels(x: Tensor) -> Tensor:
-    """``[Z, H, T, P]`` with zeros up to a P that tasks can divide; as it is in memory if there are none to add."""
-    multiple = 16 if x.shape[3] <= _WIDTH else _WIDTH
-    return x if x.shape[3] % multiple == 0 and x.stride(3) == 1 else padded(x, multiple)
+def _padded_states(V: Tensor, states: Tensor | None) -> Tensor:
+    """States ``[Z, H, parts, N, P]`` as kernels read them, ``[Z·H, parts, N, P]``; none if there are none."""
+    if states is None:
+        return V.new_empty(0, 0, 0, 0)
+    states = states.detach()
+    return pad_channels(pad(states, (0, 0, 0, -states.shape[3] % 16))).flatten(0, 1).contiguous()
 
 
-def _memory(x: Tensor) -> tuple[Any, tuple[int, ...]]:
-    memory, strides = flatten(x.detach())
-    return memory.numpy(), strides
+def _cut_states(padded: Tensor, states: Tensor) -> Tensor:
+    """The reverse, for the shape of ``states``."""
+    return not_a_view(padded.view(*states.shape[:2], *padded.shape[1:])[..., : states.shape[3], : states.shape[4]])
 
 
-def _width(v: Tensor) -> int:
-    """Channels of a task; depends on shapes alone, not on the number of threads."""
-    Z, H, _, P = v.shape
-    width = min(P, _WIDTH)
-    while width % 32 == 0 and Z * H * P // width < _TASKS:
-        width //= 2
-    return width
-
-
-def _tasks(v: Tensor) -> int:
-    return v.shape[0] * v.shape[1] * v.shape[3] // _width(v)
-
-
-def _line(topology: Topology, exclude: bool, v: Tensor, C: Tensor) -> Line:
-    """How a line is divided: chunks of equal size, and bundles of whole groups where these are small enough."""
-    (node, edge), width, nodes = topology.cached(_path), _width(v), topology.num_nodes
-    chunk = -(-nodes // (16 * -(-nodes // _CHUNK))) * 16
-    states = C.shape[2] * width
-    bundle = max(1, min(_BUNDLE // states, _BEFORE // (states * -(-nodes // chunk))))
-    group = _tasks(v) // C.shape[0]
-    bundle = max(bundle // group * group, min(bundle, group))
-    return Line(node, edge, v.shape[1], v.shape[3] // width, width, chunk, bundle, exclude)
-
-
-def _states_before(line: Line, v: Tensor, C: Tensor, ranges: int) -> int:
-    """Numbers of the states before all chunks of a bundle, of which each range has at most one at a time."""
-    chunks, tasks = -(-v.shape[2] // line.chunk), min(line.bundle, -(-_tasks(v) // ranges))
-    return tasks * chunks * C.shape[2] * line.width
-
-
-def _path(topology: Topology) -> tuple[Any, Any]:
-    """Nodes in line order, and the edge that enters each from the one before, −1 if there is none."""
-    plan, nodes, edges = topology.directed_paths, topology.num_nodes, topology.num_edges
-    assert plan is not None
-    ahead = np.asarray(plan.ahead)
-    return np.arange(nodes) if plan.nodes is None else np.asarray(plan.nodes), np.where(ahead < edges, ahead, -1)
-
-
-def _work(v: Tensor, C: Tensor) -> int:
-    return 2 * v.numel() * C.shape[-1]
-
-
-OPERATIONS = {"mix_by_state": Operation(mix_by_state)}
+OPERATIONS = {"mix_by_state": Operation(mix_by_state), "mix_with_states": Operation(mix_with_states)}

@@ -6,11 +6,14 @@ Within a chunk of Q nodes the mix goes through its mask, from chunk to chunk thr
     y = (L ⊙ C Bᵀ) v + begin · C h    h' = begin_{Q−1} h + Bᵀ (end · v)
 
 where h is the state before the chunk and h' the one after it. A line may be several paths: a is 0 where one begins.
+If states enter and leave the paths, chunks end where paths end; h is the state that enters before the first chunk of a
+path, with a = 1 there, and h' after its last one is the state that leaves.
 
 A task is one head and ``width`` of its P channels. Bundles of tasks go through one chunk after the other, so that tasks
 that share B and C find their products in a cache. Arrays: ``w [H, E]``, ``beta [H, T]``, ``B, C [G, T, N]``, with
 all leading dimensions in H and G; ``V, Y [Z, H/Z, T, P]`` are memory with strides for all dimensions but P. Q, N and
-width are multiples of 16. Matrices are as in `products`; states are ``[N, width]``.
+width are multiples of 16. Matrices are as in `products`; states are ``[N, width]``, those that enter and leave
+``[H, paths, N, P]``.
 """
 
 from typing import NamedTuple
@@ -40,6 +43,9 @@ class Line(NamedTuple):
         width: channels of a task.
         chunk: steps of a chunk.
         bundle: tasks that go through chunks together.
+        bounds: first step of each chunk, and the number of steps.
+        path: of each chunk; if no states enter and leave, all paths are one.
+        with_states: whether states enter and leave.
         exclude_diagonal: whether L has zeros on its diagonal where it masks C Bᵀ.
     """
 
@@ -50,6 +56,9 @@ class Line(NamedTuple):
     width: int
     chunk: int
     bundle: int
+    bounds: np.ndarray
+    path: np.ndarray
+    with_states: bool
     exclude_diagonal: bool
 
 
@@ -100,9 +109,10 @@ def scale_rows(x, rows, count, factors, o):
 @inlined
 def weights_of(a, w, head, line, start, stop):
     """The weight into each step of a chunk; 1 after the end, so that the state does not change there."""
+    enter = w.dtype.type(1 if line.with_states else 0)
     for k in range(start, stop):
         e = load(line.edge, k)
-        store(a, k - start, load(w, head * w.shape[1] + e) if e >= 0 else w.dtype.type(0))
+        store(a, k - start, load(w, head * w.shape[1] + e) if e >= 0 else enter)
     for k in range(stop - start, line.chunk):
         store(a, k, w.dtype.type(1))
 
@@ -125,12 +135,49 @@ def mask_of(L, begin, a, size):
         store(begin, i, load(a, 0) * load(x, i * stride))
 
 
+@inlined
+def begins_path(line, chunk):
+    """Whether a chunk is the first of its path."""
+    return chunk == 0 or load(line.path, chunk) != load(line.path, chunk - 1)
+
+
+@inlined
+def ends_path(line, chunk):
+    """Whether a chunk is the last of its path."""
+    return chunk == line.path.size - 1 or load(line.path, chunk) != load(line.path, chunk + 1)
+
+
+@inlined
+def state_origin(X, task, chunk, line):
+    """Where the state of a task begins in X, of the path of a chunk."""
+    row = task // line.parts * X.shape[1] + load(line.path, chunk)
+    return row * X.shape[2] * X.shape[3] + task % line.parts * line.width
+
+
+@inlined
+def load_state(h, o, X, task, chunk, line):
+    """Copy a state of X to ``h[o:]``."""
+    origin = state_origin(X, task, chunk, line)
+    for n in range(X.shape[2]):
+        for p in range(0, line.width, WIDTH):
+            vstore(h, o + n * line.width + p, vload(X, origin + n * X.shape[3] + p))
+
+
+@inlined
+def store_state(X, h, o, task, chunk, line):
+    """The reverse."""
+    origin = state_origin(X, task, chunk, line)
+    for n in range(X.shape[2]):
+        for p in range(0, line.width, WIDTH):
+            vstore(X, origin + n * X.shape[3] + p, vload(h, o + n * line.width + p))
+
+
 @kernel
-def forward(first, last, fresh, line, arrays):
-    """Add the mix to Y, or set Y to it if ``fresh``, for tasks ``first`` to ``last``."""
+def forward(first, last, fresh, line, arrays, ends):
+    """Add the mix to Y, or set Y to it if ``fresh``, for tasks ``first`` to ``last``; ``ends``: entering, leaving."""
     w, beta, B, C, V, Y = arrays
     (heads, _), (groups, nodes, N), dtype = w.shape, B.shape, B.dtype
-    size, width, chunks, states = line.chunk, line.width, -(-nodes // line.chunk), N * line.width
+    size, width, chunks, states = line.chunk, line.width, line.path.size, N * line.width
     memory = aligned_empty(min(line.bundle, last - first) * states, dtype)
     b, c, bt, CB = matrix(size, N, dtype), matrix(size, N, dtype), matrix(N, size, dtype), matrix(size, size, dtype)
     L, S, v, y = (
@@ -143,7 +190,7 @@ def forward(first, last, fresh, line, arrays):
     for low in range(first, last, line.bundle):
         clear(memory, 0, memory.size)
         for chunk in range(chunks):
-            start, stop, group = chunk * size, min((chunk + 1) * size, nodes), -1
+            start, stop, group = load(line.bounds, chunk), load(line.bounds, chunk + 1), -1
             for task in range(low, min(low + line.bundle, last)):
                 head, h = task // line.parts, (memory, (task - low) * states, width)
                 if head * groups // heads != group:
@@ -155,10 +202,14 @@ def forward(first, last, fresh, line, arrays):
                 weights_of(a, w, head, line, start, stop)
                 mask_of(L, begin, a, size)
                 values_of(v, V, task, beta, line, start, stop)
-                chunk_output(y, begin, L, S, CB, c, h, v, N, chunk > 0, line)
+                if line.with_states and begins_path(line, chunk):
+                    load_state(memory, h[1], ends[0], task, chunk, line)
+                chunk_output(y, begin, L, S, CB, c, h, v, N, line.with_states or chunk > 0, line)
                 add_rows(Y[0], origin_of(Y, task, line), Y[1][2], y, width, line, start, stop, fresh)
-                if chunk < chunks - 1:
+                if line.with_states or chunk < chunks - 1:
                     update_state(h, begin, L, b, v, size, width, N)
+                if line.with_states and ends_path(line, chunk):
+                    store_state(ends[1], memory, h[1], task, chunk, line)
 
 
 @inlined
@@ -200,7 +251,7 @@ def add_rows(Y, origin, stride, y, count, line, start, stop, fresh):
 
 
 @kernel
-def backward(first, last, fresh, ranges, line, arrays, scratch):
+def backward(first, last, fresh, ranges, line, arrays, ends, scratch):
     """The adjoint for incoming gradients G, of the shape of V.
 
     The states before all chunks are computed again for each bundle, into ``scratch [ranges, ·]``. With λ the gradient
@@ -212,21 +263,22 @@ def backward(first, last, fresh, ranges, line, arrays, scratch):
 
     Tasks are divided into ``ranges``, each with separate gradients of B and C, so that their sum does not depend on
     timing: ``dw [P/width, H, E]`` and ``dbeta [P/width, H, T]`` are set, ``dB, dC [ranges, G, T, N]`` are added to, and
-    so is dV unless ``fresh``.
+    so is dV unless ``fresh``. ``ends``: the states that enter, the gradients of those that leave, and of those that
+    enter, which are set.
     """
     w, beta, B, C, V, G, dw, dbeta, dB, dC, dV = arrays
-    (heads, _), (groups, nodes, N), dtype = w.shape, B.shape, B.dtype
+    (heads, _), (groups, _, N), dtype = w.shape, B.shape, B.dtype
     size, width, tasks = line.chunk, line.width, heads * line.parts
-    chunks, states, most = -(-nodes // size), N * width, min(line.bundle, -(-tasks // ranges))
+    chunks, states, most = line.path.size, N * width, min(line.bundle, -(-tasks // ranges))
     memory = aligned_empty(most * states, dtype)
     share, own = group_buffers(size, N, dtype), task_buffers(size, width, N, dtype)
     for r in range(first, last):
         before, end = scratch[r], tasks * (r + 1) // ranges
         for low in range(tasks * r // ranges, end, line.bundle):
-            recompute_states(before, low, min(low + line.bundle, end), own, share.b, w, beta, B, V, line)
+            recompute_states(before, low, min(low + line.bundle, end), own, share.b, w, beta, B, V, ends[0], line)
             clear(memory, 0, memory.size)
             for chunk in range(chunks - 1, -1, -1):
-                start, stop, group = chunk * size, min((chunk + 1) * size, nodes), -1
+                start, stop, group = load(line.bounds, chunk), load(line.bounds, chunk + 1), -1
                 for task in range(low, min(low + line.bundle, end)):
                     head = task // line.parts
                     if head * groups // heads != group:
@@ -237,22 +289,33 @@ def backward(first, last, fresh, ranges, line, arrays, scratch):
                     h = before, ((task - low) * chunks + chunk) * states, width
                     carried = memory, (task - low) * states, width
                     load_task(own, w, beta, V, G, task, line, start, stop)
-                    chunk_adjoint(own, share, h, carried, chunk > 0, chunk < chunks - 1, line, N)
+                    if line.with_states and ends_path(line, chunk):
+                        load_state(memory, carried[1], ends[1], task, chunk, line)
+                    continued, continues = line.with_states or chunk > 0, line.with_states or chunk < chunks - 1
+                    chunk_adjoint(own, share, h, carried, continued, continues, line, N)
+                    if line.with_states and begins_path(line, chunk):
+                        store_state(ends[2], memory, carried[1], task, chunk, line)
                     store_task(own, beta, V, dw, dbeta, dV, task, fresh, line, start, stop)
                 store_group(share, own, dB, dC, r * groups + group, line, start, stop)
 
 
 @kernel
-def recompute_states(before, low, high, own, b, w, beta, B, V, line):
-    """The states of tasks ``low`` to ``high`` before each chunk but the first, ``[tasks, chunks, N, width]``."""
+def recompute_states(before, low, high, own, b, w, beta, B, V, entering, line):
+    """The states of tasks ``low`` to ``high`` before each chunk, ``[tasks, chunks, N, width]``."""
     (heads, _), (groups, nodes, N), size, width = w.shape, B.shape, line.chunk, line.width
-    chunks, states = -(-nodes // size), N * width
+    chunks, states = line.path.size, N * width
     for task in range(low, high):
-        clear(before, (task - low) * chunks * states, ((task - low) * chunks + 1) * states)
+        if line.with_states:
+            load_state(before, (task - low) * chunks * states, entering, task, 0, line)
+        else:
+            clear(before, (task - low) * chunks * states, ((task - low) * chunks + 1) * states)
     for chunk in range(chunks - 1):
-        start, stop, group = chunk * size, (chunk + 1) * size, -1
+        start, stop, group = load(line.bounds, chunk), load(line.bounds, chunk + 1), -1
         for task in range(low, high):
             head, o = task // line.parts, ((task - low) * chunks + chunk) * states
+            if line.with_states and ends_path(line, chunk):
+                load_state(before, o + states, entering, task, chunk + 1, line)
+                continue
             if head * groups // heads != group:
                 group = head * groups // heads
                 rows_of(b, B, group * nodes * N, N, N, line, start, stop)

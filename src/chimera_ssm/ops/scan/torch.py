@@ -6,6 +6,7 @@ weights may be zero or negative.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -83,6 +84,49 @@ def mix_by_state(terms: list[Term], V: Tensor, exclude_diagonal: bool = False) -
     return sum(y[1:], start=y[0])
 
 
+def mix_with_states(term: Term, V: Tensor, initial: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The mix of directed lines, one for each part, with states ``[Z, H, parts, N, P]`` that enter and leave them.
+
+        y_t += begin_t C_tᵀ h_in        h_out = Σ_t end_t B̄_t v_tᵀ + begin_last h_in
+
+    with ``begin_t = Π_{k≤t} a_k`` and ``end_t = Π_{k>t} a_k`` over the nodes of a part, without the first of them.
+    """
+    Z, G = term.C.shape[:2]
+    v = V if term.scale is None else term.scale.unsqueeze(-1) * V
+    first, last = (t.cached(_first_nodes, device=V.device).to(V.dtype) for t in (term.topology, term.topology.flip()))
+    begin, end = (_products(t, term.weight, x) for t, x in ((term.topology, first), (term.topology.flip(), last)))
+    y, leaving = _mix_path(term, V), []
+    sizes = term.topology.part_sizes.tolist()
+    pieces = zip(*(x.split(sizes, 2) for x in (term.C, term.B, begin, end, v)), strict=True)
+    added = []
+    for k, (C, B, before, after, values) in enumerate(pieces):
+        C, B = C.unsqueeze(2), B.unsqueeze(2)
+        state = B.mT @ (after * values).unflatten(1, (G, -1))
+        if initial is not None:
+            entering = initial[:, :, k].unflatten(1, (G, -1))
+            added.append(before * (C @ entering).flatten(1, 2))
+            whole = (before.squeeze(-1) * last.split(sizes)[k]).sum(-1).view(Z, G, -1, 1, 1)
+            state = state + whole * entering
+        leaving.append(state.flatten(1, 2))
+    return y + torch.cat(added, 2) if added else y, torch.stack(leaving, 2)
+
+
+def _products(topology: Topology, weight: Tensor, first: Tensor) -> Tensor:
+    """Products of the weights from the first node of each part on, ``[Z, H, T, 1]``."""
+    line = ExactResolvent(topology, weight.flatten(0, 1), lambda w: factorize(topology, w))
+    rhs = first.view(1, -1, 1).expand(line.weight.shape[0], -1, -1)
+    return line.solve(rhs).view(*weight.shape[:2], -1, 1)
+
+
+def _first_nodes(topology: Topology) -> np.ndarray:
+    """1 at the first node of each path, else 0, ``[T]``."""
+    plan, first = topology.directed_paths, np.zeros(topology.num_nodes)
+    assert plan is not None
+    nodes = np.arange(topology.num_nodes) if plan.nodes is None else plan.nodes
+    first[nodes[plan.ahead == topology.num_edges]] = 1
+    return first
+
+
 def diagonal_term(term: Term, V: Tensor) -> Tensor:
     """``(C_i · B̄_i) V_i``: the influence of each node on itself where the diagonal of L is 1."""
     own = (term.C * term.B).sum(-1).repeat_interleave(V.shape[1] // term.C.shape[1], dim=1)
@@ -134,4 +178,8 @@ def to_chunks(x: Tensor, size: int) -> Tensor:
     return x.unflatten(1, (-1, min(size, x.shape[1])))
 
 
-OPERATIONS = {"factorize": Operation(factorize), "mix_by_state": Operation(mix_by_state)}
+OPERATIONS = {
+    "factorize": Operation(factorize),
+    "mix_by_state": Operation(mix_by_state),
+    "mix_with_states": Operation(mix_with_states),
+}

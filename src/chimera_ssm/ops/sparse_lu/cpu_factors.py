@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from chimera_ssm.cpu import threads
+from chimera_ssm.cpu.progress import progress
 from chimera_ssm.ops.autograd import arrays_of, empty, flatten
 from chimera_ssm.ops.contract import ExactResolvent
 from chimera_ssm.ops.sparse_lu.kernels import LANES, factorize, invert, solve
@@ -32,7 +33,8 @@ class LDU:
         tasks = parts * -(-G // LANES)
         arrays = arrays_of(weight, self.lower, self.upper, self.inverse)
         self.growth = np.empty((G, parts), arrays[0].dtype)
-        threads.run(factorize, tasks, self.plan, *arrays, self.growth, work=32 * tasks * F)
+        with progress("factorizing I − A", topology.num_nodes):
+            threads.run(factorize, tasks, self.plan, *arrays, self.growth, work=32 * tasks * F)
 
     def apply(self, rhs: Tensor, transpose: bool) -> Tensor:
         """``(I − A)⁻¹ @ rhs``, or transposed: the same with L and U exchanged; ``[G, T, K]``."""
