@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from chimera_ssm.nn.norm import RMSNorm
+from chimera_ssm.nn.norm_torch import EPS
 from chimera_ssm.topology import Topology
 
 
@@ -45,20 +48,35 @@ class Block(nn.Module):
 
     Args:
         dim: features of a node.
-        mixer: called as ``mixer(x, topology, edge_attr, node_mask)``.
+        mixer: called as ``mixer(x, topology, edge_attr, node_mask)``, and with ``state`` and ``return_state``, see
+            `Chimera`, if the block is.
         drop_path: probability of dropping the branch of a sample.
+        eps: added to the mean square in the norm.
 
     Shapes: those of the mixer.
     """
 
-    def __init__(self, dim: int, mixer: nn.Module, drop_path: float = 0.0):
+    def __init__(self, dim: int, mixer: nn.Module, drop_path: float = 0.0, eps: float = EPS):
         super().__init__()
-        self.norm = RMSNorm(dim)
+        self.norm = RMSNorm(dim, eps)
         self.mixer = mixer
         self.drop_path = DropPath(drop_path)
 
     def forward(
-        self, x: Tensor, topology: Topology, edge_attr: Tensor | None = None, node_mask: Tensor | None = None
-    ) -> Tensor:
-        """``[..., T, dim]`` → ``[..., T, dim]``."""
-        return x + self.drop_path(self.mixer(self.norm(x), topology, edge_attr, node_mask), topology)
+        self,
+        x: Tensor,
+        topology: Topology,
+        edge_attr: Tensor | None = None,
+        node_mask: Tensor | None = None,
+        state: Any = None,
+        return_state: bool = False,
+    ) -> Any:
+        """``[..., T, dim]`` → ``[..., T, dim]``; with ``return_state``, a pair of that and the mixer's state."""
+        u = self.norm(x)
+        if u.dtype.itemsize > self.norm.weight.dtype.itemsize:  # features in float32, weights in half precision
+            u = u.to(self.norm.weight.dtype)
+        if state is None and not return_state:
+            return x + self.drop_path(self.mixer(u, topology, edge_attr, node_mask), topology)
+        y, state = self.mixer(u, topology, edge_attr, node_mask, state, return_state=True)
+        y = x + self.drop_path(y, topology)
+        return (y, state) if return_state else y

@@ -30,7 +30,8 @@ def influence(model: nn.Module, node: int | Sequence[int], *args: Any, **kwargs:
 
     def collect(mixer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         assert isinstance(mixer, Chimera)
-        rows.append(mixer.influence(node, *args, **kwargs))
+        inputs = {name: value for name, value in kwargs.items() if name not in ("state", "return_state")}
+        rows.append(mixer.influence(node, *args[:4], **inputs))  # among the nodes of the call, without states
 
     _run_with_hooks(model, Chimera, collect, args, kwargs)
     return rows

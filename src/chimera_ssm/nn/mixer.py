@@ -4,35 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from chimera_ssm.adjacency import Adjacency
 from chimera_ssm.nn.kinds import check_kind
-from chimera_ssm.nn.mixer_checks import check_edges, check_nodes, check_recurrent
-from chimera_ssm.nn.mixer_parameters import MixerParameters
+from chimera_ssm.nn.mixer_checks import check_edge_weights, check_edges, check_nodes, check_recurrent
+from chimera_ssm.nn.recurrence import MixerState, RecurrentMixer
 from chimera_ssm.ops import mix, solve
 from chimera_ssm.topology import Line, Topology
 
 
-class MixerState(NamedTuple):
-    """The state of the recurrent form after a node.
-
-    Attributes:
-        window: inputs of the convolution at the last nodes, ``[Z, reach − 1, channels]``.
-        steps: step sizes of the last node, ``[Z, H, S]``.
-        hidden: ``[Z, H, N, P]``.
-    """
-
-    window: Tensor
-    steps: Tensor
-    hidden: Tensor
-
-
-class Chimera(MixerParameters):
+class Chimera(RecurrentMixer):
     """A state space mixer on any topology.
 
         z, (V, B, C), Δ = projection(x)        V, B, C = silu(conv(V, B, C))        Δ = softplus(Δ + bias)
@@ -57,6 +42,9 @@ class Chimera(MixerParameters):
         solver: the fastest exact one if omitted.
         dt_min: smallest initial step.
         dt_max: largest initial step; both are multiplied by the kind's `step_scales`.
+        dt_limit: smallest and largest step, to which steps are clamped; not at all if omitted.
+        bias: whether the two projections have biases.
+        eps: added to the mean square in the norm.
 
     Shapes: ``x [..., T, dim]``, ``edge_attr [..., E, edge_dim]``, ``node_mask [..., T]`` → ``[..., T, dim]``; leading
     dimensions of the others broadcast to those of ``x``.
@@ -68,28 +56,50 @@ class Chimera(MixerParameters):
     """
 
     def forward(
-        self, x: Tensor, topology: Topology, edge_attr: Tensor | None = None, node_mask: Tensor | None = None
-    ) -> Tensor:
+        self,
+        x: Tensor,
+        topology: Topology,
+        edge_attr: Tensor | None = None,
+        node_mask: Tensor | None = None,
+        state: MixerState | None = None,
+        return_state: bool = False,
+        edge_weight: Tensor | None = None,
+    ) -> Any:
         """Mix features ``[..., T, dim]`` along the topology.
+
+        With ``state`` or ``return_state``, the topology is a `Line`, or a batch of lines, that is continued: a line
+        processed in parts, each from the state of the part before, gives the result of the whole, and gradients flow
+        through the states. Masked nodes, at either end of a part, are skipped: the state is that of the line without
+        them.
 
         Args:
             x: features of the nodes.
             topology: T nodes, of the mixer's kind.
             edge_attr: features of the edges, in the topology's edge order.
             node_mask: True where there is a node, ``[..., T]``; outputs are zero and independent of ``x`` elsewhere.
+            state: returned for the nodes before; ``None`` at the first.
+            return_state: whether to return the state after the last node.
+            edge_weight: w ≥ 0 of each edge, ``[..., E]``, for `OnGraph`: multiplies A before it is normalized, and the
+                messages of the convolution. An edge of weight zero has the effect of no edge.
+
+        Returns:
+            Features ``[..., T, dim]``; with ``return_state``, a pair of them and a `MixerState`.
         """
+        if continued := state is not None or return_state:
+            check_recurrent(self.kind, self.edge_dim, self.solver)
+        weights = self._edge_weights(x, topology, edge_weight, node_mask)
         lead, x, node_mask = self._flattened(x, topology, edge_attr, node_mask)
-        z, features, steps, injections = self.in_proj(x).split(self.splits, dim=-1)
-        features = F.silu(features) if self.conv is None else self.conv(features, topology, activate=True)
-        if node_mask is not None:
-            features = features.masked_fill(~node_mask.unsqueeze(-1), 0)
-        steps, edge_steps = self._steps(steps), self._edge_steps(edge_attr, lead)
-        terms = self.kind.terms(topology, steps, edge_steps, node_mask, self._injections(injections))
-        V, B, C = self._heads(features)
+        if continued:
+            y, state = self._continue(x, topology, node_mask, state)
+            y = y.reshape(*lead, topology.num_nodes, self.dim)
+            return (y, state) if return_state else y
+        z, features, steps, injections = self._projected(x, node_mask)
+        edge_steps = self._edge_steps(edge_attr, lead)
+        terms = self._terms(topology, steps, edge_steps, node_mask, injections, **weights)
+        V, B, C = self._heads(self._convolved(features, topology, node_mask, **weights))
         operands = self._operands(terms, V, B, C)
         y = mix_identity(*operands) if self.resolvent == "identity" else mix(*operands, self.solver)
-        y = self.norm(y, V, z if z.shape[-1] else None)
-        return self.out_proj(y.to(z.dtype)).reshape(*lead, topology.num_nodes, self.dim)
+        return self._outputs(y, V, z, node_mask).reshape(*lead, topology.num_nodes, self.dim)
 
     def influence(
         self,
@@ -98,6 +108,7 @@ class Chimera(MixerParameters):
         topology: Topology,
         edge_attr: Tensor | None = None,
         node_mask: Tensor | None = None,
+        edge_weight: Tensor | None = None,
     ) -> Tensor:
         """The influence of every node on one: row ``node`` of the resolvents, ``Σ_d L_d[node, :]``, ``[..., H, T]``.
 
@@ -109,28 +120,64 @@ class Chimera(MixerParameters):
             topology: of the mixer's kind.
             edge_attr: features of the edges.
             node_mask: True where there is a node.
+            edge_weight: of each edge.
         """
+        lead, rows, terms = self._rows(node, x, topology, edge_attr, node_mask, edge_weight)
+        rows = [row * (a.scale != 0).unsqueeze(-1) for row, (_, a) in zip(rows, terms, strict=True)]
+        total = torch.stack(rows).sum(0).mT.reshape(*lead, self.num_heads, -1, topology.num_nodes)
+        return total.squeeze(-2) if isinstance(node, int) else total
+
+    def edge_influence(
+        self,
+        node: int | Sequence[int],
+        x: Tensor,
+        topology: Topology,
+        edge_attr: Tensor | None = None,
+        node_mask: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+    ) -> Tensor:
+        """The influence on one node through each edge: ``L[node, i] A_ij`` for the edge j → i, ``[..., H, E]``.
+
+        It is how often a random walk against the edges, which starts at ``node``, is expected to cross the edge; the
+        edges that leave node j sum to the influence of j on ``node``, minus one for ``node`` itself. The arguments are
+        those of `influence`; for K nodes the result is ``[..., H, K, E]``.
+        """
+        lead, rows, terms = self._rows(node, x, topology, edge_attr, node_mask, edge_weight)
+        if terms[0][0] is not topology:
+            raise ValueError(f"{type(self.kind).__name__} has no single A on the given edges; use OnGraph or influence")
+        ((_, target), weight) = topology.tensors("edge_index", x.device), terms[0][1].weight
+        weight = weight if self.resolvent == "exact" else torch.zeros_like(weight)
+        total = (rows[0].mT[..., target] * weight.unsqueeze(-2)).reshape(*lead, self.num_heads, -1, topology.num_edges)
+        return total.squeeze(-2) if isinstance(node, int) else total
+
+    def _rows(
+        self,
+        node: int | Sequence[int],
+        x: Tensor,
+        topology: Topology,
+        edge_attr: Tensor | None,
+        node_mask: Tensor | None,
+        edge_weight: Tensor | None,
+    ) -> tuple[tuple[int, ...], list[Tensor], list[tuple[Topology, Adjacency]]]:
+        """Leading dimensions; rows of each term's L, as columns ``[Z, H, T, K]``; and the terms."""
+        weights = self._edge_weights(x, topology, edge_weight, node_mask)
         lead, x, node_mask = self._flattened(x, topology, edge_attr, node_mask)
         nodes = [node] if isinstance(node, int) else list(node)
         for one in nodes:
             if not 0 <= one < topology.num_nodes:
                 raise ValueError(f"nodes are numbered 0 to {topology.num_nodes - 1}, found {one}")
-        _, _, steps, injections = self.in_proj(x).split(self.splits, dim=-1)
-        steps, edge_steps = self._steps(steps), self._edge_steps(edge_attr, lead)
-        terms = self.kind.terms(topology, steps, edge_steps, node_mask, self._injections(injections))
+        _, _, steps, injections = self._projected(x, node_mask)
+        edge_steps = self._edge_steps(edge_attr, lead)
+        terms = self._terms(topology, steps, edge_steps, node_mask, injections, **weights)
         unit = torch.zeros(1, topology.num_nodes, len(nodes), dtype=steps.dtype, device=x.device)
         unit[0, nodes, range(len(nodes))] = 1
         unit = unit.expand(self.num_heads, -1, -1)
         if self.resolvent == "identity":
-            rows = [unit.expand(*a.weight.shape[:-1], -1, -1) for _, a in terms]
-        else:
-            rows = [solve(t.flip(), a.weight, unit, self.solver) for t, a in terms]
-        rows = [row * (a.scale != 0).unsqueeze(-1) for row, (_, a) in zip(rows, terms, strict=True)]
-        total = torch.stack(rows).sum(0).mT.reshape(*lead, self.num_heads, len(nodes), topology.num_nodes)
-        return total.squeeze(-2) if isinstance(node, int) else total
+            return lead, [unit.expand(*a.weight.shape[:-1], -1, -1) for _, a in terms], terms
+        return lead, [solve(t.flip(), a.weight, unit, self.solver) for t, a in terms], terms
 
     def step(self, x: Tensor, state: MixerState | None = None) -> tuple[Tensor, MixerState]:
-        """The recurrent form on a directed line: the output of one node; equal to `forward`.
+        """`forward` of one node of a directed line, in the recurrent form.
 
         Mixers with ``edge_dim`` or with an approximate solver have no recurrent form.
 
@@ -141,27 +188,8 @@ class Chimera(MixerParameters):
         Returns:
             Features ``[..., dim]``, and the state for the next node.
         """
-        check_recurrent(self.kind, self.edge_dim, self.solver)
-        lead, x = x.shape[:-1], x.reshape(-1, self.dim)
-        z, features, steps, injections = self.in_proj(x).split(self.splits, dim=-1)
-        steps = self._steps(steps.unsqueeze(1)).squeeze(-1)
-        reach = 1 if self.conv is None else self.conv.reach
-        window = features.new_zeros(x.shape[0], reach - 1, features.shape[-1])
-        window = torch.cat([window if state is None else state.window, features.unsqueeze(1)], dim=1)
-        line = Line(window.shape[1])
-        features = (F.silu(window) if self.conv is None else self.conv(window, line, activate=True))[:, -1:]
-        V, B, C = (t[..., 0, :] for t in self._heads(features))
-        B, C = (t[:, 0].repeat_interleave(self.num_heads // self.groups, dim=1).to(steps.dtype) for t in (B, C))
-        V = V.to(steps.dtype)
-
-        last_steps = steps.unsqueeze(-1) if state is None else torch.stack([state.steps, steps], dim=-1)
-        injections = self._injections(injections.unsqueeze(1))
-        ((_, (weight, scale)),) = self.kind.terms(Line(last_steps.shape[-1]), last_steps, None, None, injections)
-        hidden = scale[..., -1, None, None] * B.unsqueeze(-1) * V.unsqueeze(-2)
-        if state is not None and self.resolvent != "identity":
-            hidden = hidden + weight.unsqueeze(-1) * state.hidden
-        y = self.norm(C.unsqueeze(-2) @ hidden, V.unsqueeze(-2), z.unsqueeze(1) if z.shape[-1] else None)
-        return self.out_proj(y.to(z.dtype)).reshape(*lead, self.dim), MixerState(window[:, 1:], steps, hidden)
+        y, state = self(x.unsqueeze(-2), Line(1), state=state, return_state=True)
+        return y.squeeze(-2), state
 
     def _flattened(
         self, x: Tensor, topology: Topology, edge_attr: Tensor | None, node_mask: Tensor | None
@@ -176,6 +204,22 @@ class Chimera(MixerParameters):
             node_mask = node_mask.expand(*lead, -1).reshape(-1, topology.num_nodes)
             x = x.masked_fill(~node_mask.unsqueeze(-1), 0)
         return lead, x, node_mask
+
+    def _edge_weights(
+        self, x: Tensor, topology: Topology, edge_weight: Tensor | None, node_mask: Tensor | None
+    ) -> dict[str, Tensor]:
+        """Edge weights ``[Z, E]`` as the argument of the kind's `terms` and of its convolution; none if omitted."""
+        if node_mask is not None and getattr(self.kind, "aggregate", "sum") == "mean":
+            check_nodes(x, topology, self.dim, node_mask)
+            source, target = topology.tensors("edge_index", x.device)
+            alive = (node_mask[..., source] & node_mask[..., target]).to(x.dtype)  # a mean counts who is present
+            edge_weight = alive if edge_weight is None else edge_weight * alive
+        if edge_weight is None:
+            return {}
+        check_kind(self.kind, topology)
+        check_edge_weights(x, topology, self.kind, edge_weight)
+        lead = x.shape[:-2]
+        return {"edge_weight": edge_weight.expand(*lead, -1).reshape(math.prod(lead), topology.num_edges)}
 
     def _operands(
         self, terms: list[tuple[Topology, Adjacency]], V: Tensor, B: Tensor, C: Tensor

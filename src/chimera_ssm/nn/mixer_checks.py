@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from chimera_ssm.errors import TopologyError
 from chimera_ssm.nn.kinds import Kind
 from chimera_ssm.ops import Neumann, Solver
-from chimera_ssm.topology import Topology
+from chimera_ssm.topology import Line, Topology
 
 
 def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
@@ -26,6 +27,12 @@ def check_sizes(width: int, num_heads: int, groups: int, edge_dim: int | None, k
         raise ValueError(f"num_heads must be divisible by groups, found {num_heads} heads and {groups} groups")
     if edge_dim is not None and not kind.edge_features:
         raise ValueError(f"{type(kind).__name__} has no edge features; leave edge_dim out, or use OnGraph or OnDAG")
+
+
+def check_limits(limits: Sequence[float] | None) -> None:
+    """Raise a ValueError unless ``limits`` is a range of steps."""
+    if limits is not None and not (len(limits) == 2 and 0 <= limits[0] < limits[1]):
+        raise ValueError(f"dt_limit must be the smallest and the largest step, 0 ≤ smallest < largest, found {limits}")
 
 
 def check_nodes(x: Tensor, topology: Topology, dim: int, node_mask: Tensor | None) -> None:
@@ -64,6 +71,20 @@ def check_edges(x: Tensor, topology: Topology, edge_dim: int | None, edge_attr: 
     _check_lead("edge_attr", edge_attr.shape[:-2], x.shape[:-2])
 
 
+def check_edge_weights(x: Tensor, topology: Topology, kind: Kind, edge_weight: Tensor | None) -> None:
+    """Check edge weights ``[..., E]``."""
+    if edge_weight is None:
+        return
+    if not kind.edge_weights:
+        raise ValueError(f"edge_weight needs a mixer with kind=OnGraph(), found {type(kind).__name__}")
+    if not edge_weight.is_floating_point() or edge_weight.shape[-1:] != (topology.num_edges,):
+        raise ValueError(
+            f"edge_weight must be floating point, [..., {topology.num_edges}], a weight for each edge of {topology!r}, "
+            f"found {edge_weight.dtype}, {list(edge_weight.shape)}"
+        )
+    _check_lead("edge_weight", edge_weight.shape[:-1], x.shape[:-2])
+
+
 def check_recurrent(kind: Kind, edge_dim: int | None, solver: Solver | None) -> None:
     """Raise a ValueError if a mixer has no recurrent form."""
     if not kind.streams:
@@ -80,6 +101,15 @@ def check_recurrent(kind: Kind, edge_dim: int | None, solver: Solver | None) -> 
         raise ValueError(
             f"the recurrent form is exact, and this mixer approximates by {solver}; "
             "call it on the whole line, or build it without a solver"
+        )
+
+
+def check_lines(topology: Topology) -> None:
+    """Raise a `TopologyError` unless the topology is a line, or a batch of lines, that can be continued at its end."""
+    if not all(isinstance(part, Line) and not part.reverse for part in topology.parts):
+        raise TopologyError(
+            "a state enters the first node of a directed line and leaves the last: it needs a Line or a batch of "
+            f"lines, found {topology!r}; leave state and return_state out for other topologies"
         )
 
 

@@ -6,19 +6,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from chimera_ssm.nn.kernel_support import can_use_kernels
+from chimera_ssm.nn.kernel_support import can_use_kernels, needs_plain_norm
 from chimera_ssm.nn.norm_torch import EPS, GatedRMSNorm
 
 
 class RMSNorm(nn.RMSNorm):
     """`nn.RMSNorm` over the last dimension, by `gated_rms_norm`."""
 
-    def __init__(self, dim: int):
-        super().__init__(dim, eps=EPS)
+    def __init__(self, dim: int, eps: float = EPS):
+        super().__init__(dim, eps=eps)
 
     def forward(self, x: Tensor, gate: Tensor | None = None) -> Tensor:
         """Normalize ``x · silu(gate)``, ``[..., D]``."""
-        return gated_rms_norm(x, gate, self.weight)
+        return gated_rms_norm(x, gate, self.weight, EPS if self.eps is None else self.eps)
 
 
 class HeadNorm(nn.Module):
@@ -31,12 +31,14 @@ class HeadNorm(nn.Module):
     Args:
         num_heads: H.
         dim: H·P.
+        eps: added to the mean square.
 
     Shapes: ``x, V [Z, H, T, P]``, ``gate [Z, T, H·P]`` or ``None`` → ``[Z, T, H·P]``.
     """
 
-    def __init__(self, num_heads: int, dim: int):
+    def __init__(self, num_heads: int, dim: int, eps: float = EPS):
         super().__init__()
+        self.eps = eps
         self.D = nn.Parameter(torch.empty(num_heads))
         self.weight = nn.Parameter(torch.empty(dim))
         self.reset_parameters()
@@ -51,10 +53,10 @@ class HeadNorm(nn.Module):
         self.reset_parameters()
 
     def forward(self, x: Tensor, V: Tensor, gate: Tensor | None = None) -> Tensor:
-        return head_rms_norm(x, V, self.D, gate, self.weight)
+        return head_rms_norm(x, V, self.D, gate, self.weight, self.eps)
 
 
-def gated_rms_norm(x: Tensor, gate: Tensor | None, weight: Tensor) -> Tensor:
+def gated_rms_norm(x: Tensor, gate: Tensor | None, weight: Tensor, eps: float = EPS) -> Tensor:
     """Gate and normalize each row.
 
         u = x · silu(gate)        y = weight · u / √(mean(u²) + eps)
@@ -66,18 +68,19 @@ def gated_rms_norm(x: Tensor, gate: Tensor | None, weight: Tensor) -> Tensor:
         x: ``[..., D]``; the result has its dtype.
         gate: ``[..., D]``, or ``None`` for 1.
         weight: ``[D]``.
+        eps: added to the mean square.
     """
     gate, weight = gate if gate is None else gate.to(x.dtype), weight.to(x.dtype)
-    # The compiler fuses PyTorch's norm, and half precision needs its internal float32.
-    if torch.compiler.is_compiling() or x.dtype.itemsize < 4:
-        return F.rms_norm(x if gate is None else x * F.silu(gate), (x.shape[-1],), weight, EPS)
+    # Half precision needs the internal float32 of PyTorch's norm.
+    if needs_plain_norm() or x.dtype.itemsize < 4:
+        return F.rms_norm(x if gate is None else x * F.silu(gate), (x.shape[-1],), weight, eps)
     if _kernels_support(x, gate, weight):
         rows = None if gate is None else gate.reshape(1, -1, gate.shape[-1])
-        return _head_norm_cpu(x.reshape(1, 1, -1, x.shape[-1]), None, None, rows, weight).view(x.shape)
-    return GatedRMSNorm.apply(x, gate, weight)
+        return _head_norm_cpu(x.reshape(1, 1, -1, x.shape[-1]), None, None, rows, weight, eps).view(x.shape)
+    return GatedRMSNorm.apply(x, gate, weight, eps)
 
 
-def head_rms_norm(x: Tensor, V: Tensor, skip: Tensor, gate: Tensor | None, weight: Tensor) -> Tensor:
+def head_rms_norm(x: Tensor, V: Tensor, skip: Tensor, gate: Tensor | None, weight: Tensor, eps: float = EPS) -> Tensor:
     """`gated_rms_norm` of the rows ``x + skip V``, each of which is the concatenation of a node's heads.
 
     Args:
@@ -86,22 +89,25 @@ def head_rms_norm(x: Tensor, V: Tensor, skip: Tensor, gate: Tensor | None, weigh
         skip: ``[H]``.
         gate: ``[Z, T, H·P]``, or ``None`` for 1.
         weight: ``[H·P]``.
+        eps: added to the mean square.
 
     Returns:
         ``[Z, T, H·P]``.
     """
     if x.dtype == V.dtype and _kernels_support(x, gate, weight):
         gate = None if gate is None else gate.to(x.dtype)
-        return _head_norm_cpu(x, V, skip.to(x.dtype), gate, weight.to(x.dtype))
+        return _head_norm_cpu(x, V, skip.to(x.dtype), gate, weight.to(x.dtype), eps)
     rows = (skip[:, None] * V.transpose(1, 2) + x.transpose(1, 2)).flatten(2)
-    return gated_rms_norm(rows, gate, weight)
+    return gated_rms_norm(rows, gate, weight, eps)
 
 
 def _kernels_support(x: Tensor, gate: Tensor | None, weight: Tensor) -> bool:
     return x.numel() > 0 and x.shape[-1] % 16 == 0 and can_use_kernels(x, gate, weight)
 
 
-def _head_norm_cpu(x: Tensor, V: Tensor | None, skip: Tensor | None, gate: Tensor | None, weight: Tensor) -> Tensor:
+def _head_norm_cpu(
+    x: Tensor, V: Tensor | None, skip: Tensor | None, gate: Tensor | None, weight: Tensor, eps: float = EPS
+) -> Tensor:
     from chimera_ssm.nn.norm_cpu import FusedHeadNorm  # Numba is optional and slow to load
 
-    return FusedHeadNorm.apply(x, V, skip, gate, weight)
+    return FusedHeadNorm.apply(x, V, skip, gate, weight, eps)

@@ -9,13 +9,15 @@ from torch import Tensor
 
 from chimera_ssm.cpu import threads
 from chimera_ssm.nn import norm_kernels as kernels
-from chimera_ssm.nn.norm_torch import EPS, rms_norm
+from chimera_ssm.nn.norm_torch import rms_norm
 from chimera_ssm.ops.autograd import arrays_of, double_backward_via, empty, flatten, save_arguments
 
 
-def _head_norm(x: Tensor, V: Tensor | None, skip: Tensor | None, gate: Tensor | None, weight: Tensor) -> Tensor:
+def _head_norm(
+    x: Tensor, V: Tensor | None, skip: Tensor | None, gate: Tensor | None, weight: Tensor, eps: float
+) -> Tensor:
     x = x if V is None or skip is None else x + skip[:, None, None] * V
-    return rms_norm(x.transpose(1, 2).flatten(2), gate, weight)
+    return rms_norm(x.transpose(1, 2).flatten(2), gate, weight, eps)
 
 
 class FusedHeadNorm(torch.autograd.Function):
@@ -23,26 +25,26 @@ class FusedHeadNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, V: Tensor | None, skip: Tensor | None, gate: Tensor | None, weight: Tensor
+        ctx: Any, x: Tensor, V: Tensor | None, skip: Tensor | None, gate: Tensor | None, weight: Tensor, eps: float
     ) -> Tensor:
         Z, H, T, P = x.shape
         y, rate = empty(Z, T, H * P, like=x), empty(Z, T, like=x)
-        save_arguments(ctx, (x, V, skip, gate, weight), rate)
-        threads.run(kernels.forward, kernels.TASKS, *_arrays(x, V, skip, gate, weight), EPS,
+        save_arguments(ctx, (x, V, skip, gate, weight, eps), rate)
+        threads.run(kernels.forward, kernels.TASKS, *_arrays(x, V, skip, gate, weight), eps,
                     *arrays_of(y.view(-1), rate), work=8 * y.numel())  # fmt: skip
         return y
 
     @staticmethod
     @double_backward_via(_head_norm)
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-        x, V, skip, gate, weight, rate = ctx.saved_tensors
+        x, V, skip, gate, weight, _, rate = ctx.saved_tensors
         dx, dV, dgate = (empty(0, like=x) if t is None else empty(*t.shape, like=x) for t in (x, V, gate))
         dskip, dweight = x.new_zeros(kernels.TASKS, x.shape[1], 16), x.new_zeros(kernels.TASKS, weight.numel())
         threads.run(kernels.backward, kernels.TASKS, *_arrays(x, V, skip, gate, weight),
                     *arrays_of(rate, *(t.flatten() for t in (grads[0], dx, dV, dskip, dgate, dweight))),
                     work=16 * x.numel())  # fmt: skip
         optional = (V, dV), (skip, dskip.sum((0, 2))), (gate, dgate)
-        return dx, *(None if t is None else dt for t, dt in optional), dweight.sum(0)
+        return dx, *(None if t is None else dt for t, dt in optional), dweight.sum(0), None
 
 
 def _arrays(x: Tensor, V: Tensor | None, skip: Tensor | None, gate: Tensor | None, weight: Tensor) -> list[Any]:

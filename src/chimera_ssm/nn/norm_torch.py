@@ -10,30 +10,30 @@ from torch.nn import functional as F
 
 from chimera_ssm.ops.autograd import double_backward_via, save_arguments
 
-#: Added to the mean square, so that rows of zeros stay finite.
+#: Added to the mean square by default, so that rows of zeros stay finite.
 EPS = 1e-5
 
 
-def rms_norm(x: Tensor, gate: Tensor | None, weight: Tensor) -> Tensor:
+def rms_norm(x: Tensor, gate: Tensor | None, weight: Tensor, eps: float = EPS) -> Tensor:
     """``u = x · silu(gate)``, ``y = weight · u / √(mean(u²) + eps)``, in differentiable operations."""
     u = x if gate is None else x * F.silu(gate)
-    return weight * u * (u.square().mean(-1, keepdim=True) + EPS).rsqrt()
+    return weight * u * (u.square().mean(-1, keepdim=True) + eps).rsqrt()
 
 
 class GatedRMSNorm(torch.autograd.Function):
     """`rms_norm`; saves the inputs and the reciprocal root mean square of each row."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, gate: Tensor | None, weight: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, gate: Tensor | None, weight: Tensor, eps: float = EPS) -> Tensor:
         u = x if gate is None else F.silu(gate).mul_(x)
-        rate = (torch.linalg.vector_norm(u, dim=-1, keepdim=True).square_() / u.shape[-1] + EPS).rsqrt_()
-        save_arguments(ctx, (x, gate, weight), rate)
+        rate = (torch.linalg.vector_norm(u, dim=-1, keepdim=True).square_() / u.shape[-1] + eps).rsqrt_()
+        save_arguments(ctx, (x, gate, weight, eps), rate)
         return (u * rate).mul_(weight)
 
     @staticmethod
     @double_backward_via(rms_norm)
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-        x, gate, weight, rate = ctx.saved_tensors
+        x, gate, weight, _, rate = ctx.saved_tensors
         (g,), opened = grads, None if gate is None else F.silu(gate)
         u = x if opened is None else x * opened
         product = g * u
@@ -43,6 +43,6 @@ class GatedRMSNorm(torch.autograd.Function):
         du = torch.mul(g, weight, out=product).mul_(rate)
         du.addcmul_(u, along.unsqueeze(-1) * rate**3, value=-1 / u.shape[-1])
         if gate is None or opened is None:
-            return du, None, dweight
+            return du, None, dweight, None
         dgate = torch.ops.aten.silu_backward(du * x, gate)
-        return du.mul_(opened), dgate, dweight
+        return du.mul_(opened), dgate, dweight, None

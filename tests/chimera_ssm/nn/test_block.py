@@ -37,3 +37,18 @@ def test_training_drops_and_evaluation_does_not():
     x, line = torch.randn(50, 3, 8), chimera.Line(3)
     assert (block(x, line) == x).all(dim=(1, 2)).float().mean() > 0.7
     assert (block.eval()(x, line) != x).any(dim=(1, 2)).all()
+
+
+def test_a_block_continues_from_a_state():
+    block, x = chimera.Block(8, chimera.Chimera(8, 2, 4, kind=chimera.OnLine())), torch.randn(2, 5, 8)
+    first, state = block(x[:, :3], chimera.Line(3), return_state=True)
+    second = block(x[:, 3:], chimera.Line(2), state=state)
+    torch.testing.assert_close(torch.cat([first, second], dim=1), block(x, chimera.Line(5)))
+
+
+def test_features_may_be_wider_than_the_weights():
+    block, x = chimera.Block(16, chimera.Chimera(16, 2, 4)).bfloat16(), torch.randn(3, 16)
+    y = block(x, chimera.Line(3))
+    assert y.dtype == torch.float32
+    expected = block.float()(x, chimera.Line(3))
+    assert (y - expected).abs().max() < 0.05 * expected.abs().max()

@@ -8,7 +8,7 @@ import torch
 import chimera_ssm as chimera
 from chimera_ssm.topology import cache
 from chimera_ssm.topology import from_edge_index as pyg_topology
-from chimera_ssm.topology.memory import nbytes
+from chimera_ssm.topology.cache import nbytes
 
 KINDS = {
     "exact": {},
@@ -42,7 +42,9 @@ def many(seed=0):
 
 def build(variant="exact", **options):
     torch.manual_seed(0)
-    return chimera.ChimeraConv(8, heads=2, state=4, **{"edge_dim": 3, **KINDS[variant], **options}).double()
+    conv = chimera.ChimeraConv(8, num_heads=2, state_size=4, **{"edge_dim": 3, **KINDS[variant], **options}).double()
+    torch.nn.init.normal_(conv.mixer.out_proj.weight)  # where the mix starts at zero, all tests would be of the mean
+    return conv
 
 
 def features(nodes, edges):
@@ -90,22 +92,22 @@ def test_a_graph_alone_is_as_in_a_batch(kind):
 
 
 def test_it_is_the_mixer_on_merged_edges():
-    edges, conv = random_graph(6, 20, 3, undirected=False), build()
+    edges, conv = random_graph(6, 20, 3, undirected=False), build(skip=False)
     x, edge_attr = features(6, 20)
     merged, mean = chimera.merge_edges(edges, edge_attr)
     assert merged.shape[1] < 20
-    expected = conv.mixer(x, chimera.Graph(6, merged), mean)
+    expected = conv.mixer(conv.lin(x), chimera.Graph(6, merged), mean)
     torch.testing.assert_close(conv(x, edges, edge_attr), expected)
     torch.testing.assert_close(conv(x, edges.int(), edge_attr), expected)
 
 
 def test_dag_decomposition():
-    conv = build(kind=chimera.OnDAG())
+    conv = build(kind=chimera.OnDAG(), skip=False)
     _, edges, batch = many()
     x, edge_attr = features(len(batch), edges.shape[1])
     y = conv(x, edges, edge_attr, batch)
     wired = pyg_topology.from_edge_index(edges, len(batch), batch)
-    torch.testing.assert_close(y, conv.mixer(x, wired.topology, wired.features(edge_attr)))
+    torch.testing.assert_close(y, conv.mixer(conv.lin(x), wired.topology, wired.features(edge_attr)))
     assert not torch.allclose(y, build()(x, edges, edge_attr, batch))
 
 
@@ -181,8 +183,8 @@ def test_parameters_are_drawn_anew():
     before = [p.clone() for p in conv.parameters()]
     conv.reset_parameters()
     changed = [not torch.equal(a, b) for a, b in zip(before, conv.parameters(), strict=True)]
-    assert sum(changed) == len(before) - 2  # D and the norm begin with ones
-    assert str(conv) == "ChimeraConv(8, 6, heads=2)"
+    assert sum(changed) == len(before) - 3  # D, the norm and the bias of W begin with constants
+    assert str(conv) == "ChimeraConv(8, 6, num_heads=2)"
 
 
 def test_no_nodes_at_all():
@@ -220,6 +222,15 @@ def test_bad_input(options, message):
         call(**options)
 
 
+def BIPARTITE():
+    return chimera.ChimeraConv((8, 6), 4)
+
+
+def pair(conv, x=None, edges=((0, 1), (2, 2)), batch=None):
+    x = (torch.zeros(2, 8), torch.zeros(3, 6)) if x is None else x
+    return conv(x, torch.tensor(edges), batch=batch)
+
+
 class SparseTensor:
     """As that of torch_sparse: neither a tensor nor with the attributes of one."""
 
@@ -234,11 +245,24 @@ def test_sparse_edges_are_told_how_to_be_converted(x, edges):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: chimera.ChimeraConv(-1, 8), "in_channels must be at least 1, found -1; pass the number of features"),
-        (lambda: chimera.ChimeraConv(0), "in_channels must be at least 1, found 0"),
+        (lambda: chimera.ChimeraConv(-2, 8), "in_channels must be at least 1, or -1 to infer it .*, found -2"),
+        (lambda: chimera.ChimeraConv((1, 2, 3), 8), "or a pair for bipartite graphs"),
+        (lambda: chimera.ChimeraConv(-1), "in_channels=-1 needs out_channels"),
+        (lambda: chimera.ChimeraConv((8, 8)), "needs out_channels; pass the number of output features"),
+        (lambda: chimera.ChimeraConv(0), "in_channels must be at least 1, .* found 0"),
+        (lambda: chimera.ChimeraConv(8, num_heads=1, heads=2), "heads is another name of num_heads: pass one"),
+        (lambda: pair(chimera.ChimeraConv(8)), r"this layer has in_channels=8; build it with a pair of channels"),
+        (lambda: pair(BIPARTITE(), batch=torch.zeros(5)), "batch is not supported with a pair"),
+        (lambda: pair(BIPARTITE(), x=(torch.zeros(2, 8), None)), "target nodes are part of the graph"),
+        (lambda: pair(BIPARTITE(), x=(torch.zeros(2, 8), torch.zeros(3, 4))), r"x\[1\] must have shape \[nodes, 6\]"),
+        (lambda: pair(BIPARTITE(), edges=[[0], [3]]), "row 1 of edge_index must number the 3 target nodes .*, found 3"),
+        (
+            lambda: chimera.ChimeraConv(8)(torch.zeros(2, 8), torch.tensor([[0], [1]]), edge_weight=torch.ones(2)),
+            r"edge_weight must have shape \[1\], a weight for each edge, found \[2\]",
+        ),
         (
             lambda: chimera.ChimeraConv(8)(torch.zeros(2, 8), torch.tensor([[0, 0], [1, 1]]), torch.zeros(2, 3)),
-            r"edge_attr needs a layer with edge_dim, found edge_dim=None and edge_attr \[2, 3\]",
+            r"needs a layer with edge_dim, found edge_dim=None and edge_attr \[2, 3\]; weights .* by name: edge_w",
         ),
         (
             lambda: chimera.ChimeraConv(8)(torch.zeros(2, 8).to_sparse(), torch.tensor([[0], [1]])),
@@ -249,3 +273,120 @@ def test_sparse_edges_are_told_how_to_be_converted(x, edges):
 def test_what_a_layer_refuses(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_edge_weights_of_one_and_zero():
+    _, edges, batch = many()
+    conv, (x, edge_attr) = build(), features(len(batch), edges.shape[1])
+    plain = conv(x, edges, edge_attr, batch)
+    torch.testing.assert_close(conv(x, edges, edge_attr, batch, edge_weight=torch.ones(edges.shape[1])), plain)
+    merged, _ = chimera.merge_edges(edges, edge_attr)
+    kept = torch.arange(merged.shape[1]) % 3 > 0
+    (_, on_edges), weight = features(1, merged.shape[1]), kept.double()
+    found = conv(x, merged, on_edges, batch, edge_weight=weight)
+    torch.testing.assert_close(found, conv(x, merged[:, kept], on_edges[kept], batch))
+    assert not torch.allclose(found, conv(x, merged, on_edges, batch))
+
+
+def test_the_gradient_of_edge_weights():
+    conv, edges = build(edge_dim=None), random_graph(5, 6, 0)
+    x = features(5, 0)[0]
+    weight = torch.rand(12, dtype=torch.double).requires_grad_()
+    assert torch.autograd.gradcheck(lambda w: conv(x, edges, edge_weight=w), weight)
+
+
+def test_channels_inferred_at_the_first_call():
+    edges, x = random_graph(6, 8, 0), torch.randn(6, 5)
+    conv = chimera.ChimeraConv(-1, 7)
+    assert conv(x, edges).shape == (6, 7)
+    assert conv.lin.weight.shape == (7, 5)
+    conv.reset_parameters()
+    with pytest.raises(ValueError, match=r"x must have shape \[nodes, 5\], found \[6, 4\]"):
+        conv(x[:, :4], edges)
+
+
+def test_a_bipartite_graph_is_one_graph_of_both_sets():
+    torch.manual_seed(0)
+    conv = chimera.ChimeraConv((8, 6), 4, edge_dim=2, skip=False).double()
+    source, target = torch.randn(3, 8).double(), torch.randn(4, 6).double()
+    edges, edge_attr = torch.tensor([[0, 1, 2, 2], [1, 1, 0, 3]]), torch.randn(4, 2).double()
+    both = torch.cat([conv.lin(source), conv.lin_dst(target)])
+    graph = chimera.Graph(7, [[0, 1, 2, 2], [4, 4, 3, 6]])
+    expected = conv.mixer(both, graph, edge_attr)[3:]
+    torch.testing.assert_close(conv((source, target), edges, edge_attr), expected)
+    conv = chimera.ChimeraConv((8, 8), 4, skip=False).double()
+    joint = conv.mixer(conv.lin(source) + conv.lin_dst(source), chimera.Graph(3, [[0], [1]]))
+    torch.testing.assert_close(conv(source, torch.tensor([[0], [1]])), joint)
+
+
+class TwoLayers(torch.nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.conv1, self.conv2 = chimera.ChimeraConv(channels, 8), chimera.ChimeraConv((-1, -1), 3)
+
+    def forward(self, x, edge_index):
+        return self.conv2(self.conv1(x, edge_index).relu(), edge_index)
+
+
+def test_heterogeneous_graphs():
+    pyg = pytest.importorskip("torch_geometric.nn")
+    x = {"paper": torch.randn(6, 5), "author": torch.randn(4, 7)}
+    writes = torch.tensor([[0, 1, 2, 3, 3], [0, 2, 2, 4, 5]])
+    edges = {
+        ("paper", "cites", "paper"): random_graph(6, 5, 0),
+        ("author", "writes", "paper"): writes,
+        ("paper", "has", "author"): writes.flip(0),
+    }
+    model = pyg.to_hetero(TwoLayers((-1, -1)), (list(x), list(edges)))
+    y = model(x, edges)
+    assert {key: tuple(value.shape) for key, value in y.items()} == {"paper": (6, 3), "author": (4, 3)}
+    y["author"].sum().backward()
+    convs = {key: chimera.ChimeraConv((-1, -1) if key[0] != key[2] else -1, 3) for key in edges}
+    y = pyg.HeteroConv(convs)(x, edges)
+    expected = convs["paper", "has", "author"]((x["paper"], x["author"]), edges["paper", "has", "author"])
+    torch.testing.assert_close(y["author"], expected)
+
+
+def test_a_sampled_neighbourhood_is_a_graph():
+    """As from `NeighborLoader`: the seeds come first, and edges lead towards them."""
+    pytest.importorskip("torch_geometric")
+    from torch_geometric.utils import k_hop_subgraph
+
+    edges, x = random_graph(30, 40, 0), torch.randn(30, 8).double()
+    conv = build(edge_dim=None)
+    nodes, found, place, _ = k_hop_subgraph(4, 6, edges, relabel_nodes=True, num_nodes=30)
+    whole_component = k_hop_subgraph(4, 30, edges, num_nodes=30)[0]
+    assert len(nodes) == len(whole_component)
+    torch.testing.assert_close(conv(x[nodes], found)[place], conv(x, edges)[[4]])
+
+
+def test_edge_masks_of_an_explainer():
+    pytest.importorskip("torch_geometric")
+    from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
+
+    edges, conv = random_graph(6, 8, 0), build(edge_dim=None)
+    x, weight, mask = features(6, 0)[0], torch.rand(16).double(), torch.randn(16).double().requires_grad_()
+    plain = conv(x, edges, edge_weight=weight)
+    set_masks(conv, mask, edges)
+    masked = conv(x, edges, edge_weight=weight)
+    (grad,) = torch.autograd.grad(masked.square().sum(), mask)
+    assert (grad != 0).all()
+    clear_masks(conv)
+    torch.testing.assert_close(conv(x, edges, edge_weight=weight), plain)
+    torch.testing.assert_close(masked, conv(x, edges, edge_weight=weight * mask.sigmoid()))
+    set_masks(conv, (mask > 0).double(), edges, apply_sigmoid=False)
+    found = conv(x, edges)
+    clear_masks(conv)
+    torch.testing.assert_close(found, conv(x, edges, edge_weight=(mask > 0).double()))
+
+
+def test_it_starts_as_the_mean_over_neighbours():
+    edges, x = random_graph(6, 8, 0), torch.randn(6, 8)
+    conv, A = chimera.ChimeraConv(8, 5), torch.zeros(6, 6)
+    A[edges[1], edges[0]] = 1
+    mean = (x + A @ x) / (1 + A.sum(1, keepdim=True))
+    torch.testing.assert_close(conv(x, edges), conv.lin(mean))
+    with torch.no_grad():
+        conv.mixer.out_proj.weight.normal_()
+    mixed = conv.mixer(conv.lin(mean), chimera.Graph(6, chimera.merge_edges(edges)[0]))
+    torch.testing.assert_close(conv(x, edges), conv.lin(mean) + mixed)

@@ -81,3 +81,20 @@ def test_share_is_the_ratio_of_the_mixed_term_to_the_skip_connection():
 def test_a_model_without_mixers_is_refused():
     with pytest.raises(ValueError, match="Linear has no Chimera mixer"):
         chimera.resolvent_share(nn.Linear(2, 2), torch.randn(1, 2))
+
+
+def test_the_influence_through_edges():
+    graph = chimera.Graph(4, [[0, 1, 2, 3, 0, 2], [1, 2, 3, 0, 2, 2]])
+    mixer, x = chimera.Chimera(8, num_heads=2, state_size=4).double(), torch.randn(3, 4, 8, dtype=torch.float64)
+    options = {"edge_weight": torch.rand(6, dtype=torch.float64)}
+    nodes = [3, 1]
+    through, influence = (f(nodes, x, graph, **options) for f in (mixer.edge_influence, mixer.influence))
+    assert through.shape == (3, 2, 2, 6)
+    # L = I + L A: what leaves a node through its edges is its influence
+    leaving = torch.zeros_like(influence).index_add(-1, graph.edge_index[0], through)
+    torch.testing.assert_close(leaving + torch.eye(4).double()[nodes], influence)
+    torch.testing.assert_close(mixer.edge_influence(1, x, graph, **options), through[..., 1, :])
+    identity = chimera.Chimera(8, resolvent="identity")
+    assert (identity.edge_influence(1, torch.randn(4, 8), graph) == 0).all()
+    with pytest.raises(ValueError, match="OnDAG has no single A on the given edges; use OnGraph or influence"):
+        chimera.Chimera(8, kind=chimera.OnDAG()).edge_influence(1, torch.randn(4, 8), graph)

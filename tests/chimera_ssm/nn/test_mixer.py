@@ -17,6 +17,7 @@ DIM, T = 32, 24
 KINDS = {
     "line": (chimera.OnLine(), chimera.Line(T)),
     "line, target steps": (chimera.OnLine(step="target"), chimera.Line(T)),
+    "line, mamba-2": (chimera.OnLine("target", learn_decay=True, injection="step"), chimera.Line(T)),
     "reversed line": (chimera.OnLine(), chimera.Line(T, reverse=True)),
     "two lines": (chimera.OnTwoLines(), chimera.UndirectedLine(T)),
     "undirected line": (chimera.OnUndirectedLine(), chimera.UndirectedLine(T)),
@@ -327,8 +328,8 @@ def test_identity_is_the_mixer_without_paths(name):
     x = features(2)
     terms = mixer.kind.terms
 
-    def without_paths(*args):
-        return [(t, a._replace(weight=torch.zeros_like(a.weight))) for t, a in terms(*args)]
+    def without_paths(*args, **options):
+        return [(t, a._replace(weight=torch.zeros_like(a.weight))) for t, a in terms(*args, **options)]
 
     object.__setattr__(mixer.kind, "terms", without_paths)
     try:
@@ -397,6 +398,7 @@ def test_results_may_be_changed_in_place(engine, dtype):
 
 SMALL = {
     "line": (chimera.OnLine(), chimera.Line(4)),
+    "line, mamba-2": (chimera.OnLine("target", learn_decay=True, injection="step"), chimera.Line(T)),
     "reversed line": (chimera.OnLine(step="target"), chimera.Line(4, reverse=True)),
     "two lines": (chimera.OnTwoLines(), chimera.UndirectedLine(4)),
     "undirected line": (chimera.OnUndirectedLine(), chimera.UndirectedLine(4)),
@@ -462,3 +464,15 @@ def test_a_call_reaches_its_kernel_in_few_frames(monkeypatch):
     assert len(stacks) == 1
     assert 5 < len(stacks[0]) + 1 <= 8
     assert len(set(stacks[0])) <= 5
+
+
+def test_masked_nodes_do_not_count_in_the_mean_over_neighbours():
+    graph = chimera.Graph(5, [[0, 1, 2, 3, 4, 1], [1, 2, 3, 4, 0, 0]])
+    mixer = chimera.Chimera(8, kind=chimera.OnGraph(aggregate="mean"), edge_dim=2).double()
+    x, edge_attr = torch.randn(2, 5, 8).double(), torch.randn(6, 2).double()
+    mask = torch.tensor([True, True, True, True, False])
+    smaller = chimera.Graph(4, [[0, 1, 2, 1], [1, 2, 3, 0]])
+    expected = mixer(x[:, :4], smaller, edge_attr[[0, 1, 2, 5]])
+    torch.testing.assert_close(mixer(x, graph, edge_attr, node_mask=mask)[:, :4], expected)
+    with pytest.raises(ValueError, match="aggregate must be one of"):
+        chimera.OnGraph(aggregate="max")

@@ -37,6 +37,18 @@ RING = chimera.Graph(3, [[0, 1, 2], [1, 2, 0]])
             lambda: chimera.Chimera(32, edge_dim=2)(X.expand(6, -1, -1), RING, torch.rand(2, 3, 3, 2)),
             r"leading dimensions of edge_attr must broadcast to those of x, \[6\], found \[2, 3\]",
         ),
+        (
+            lambda: chimera.Chimera(32)(X, RING, edge_weight=torch.ones(2)),
+            r"edge_weight must be floating point, \[..., 3\], a weight for each edge of Graph.*, found .*, \[2\]",
+        ),
+        (
+            lambda: chimera.Chimera(32)(X, RING, edge_weight=torch.ones(2, 3)),
+            r"leading dimensions of edge_weight must broadcast to those of x, \[\], found \[2\]",
+        ),
+        (
+            lambda: chimera.Chimera(32, kind=chimera.OnDAG())(X, RING, edge_weight=torch.ones(3)),
+            r"edge_weight needs a mixer with kind=OnGraph\(\), found OnDAG",
+        ),
         (lambda: chimera.Chimera(32)(X, RING, torch.rand(3, 2)), "edge_attr is required by a mixer with edge_dim"),
         (lambda: chimera.Chimera(32, edge_dim=2)(X, RING), "edge_attr is required by a mixer with edge_dim"),
         (
@@ -48,6 +60,9 @@ RING = chimera.Graph(3, [[0, 1, 2], [1, 2, 0]])
         (lambda: chimera.Chimera(32, kind=chimera.OnGrid())(X, chimera.Grid((1, 1, 3))), "Grid with 2 axes"),
         (lambda: chimera.Chimera(32, kind=chimera.OnTwoLines())(X, chimera.Line(3)), "UndirectedLine"),
         (lambda: chimera.Chimera(32, solver=chimera.Sweep())(X, RING), "Sweep cannot treat .*cycles"),
+        (lambda: chimera.OnLine(step="source"), "step must be one of .*found 'source'"),
+        (lambda: chimera.OnLine(width=0), "at least the node itself, found width=0"),
+        (lambda: chimera.Chimera(32, dt_limit=(0.1, 0.1)), r"0 ≤ smallest < largest, found \(0.1, 0.1\)"),
         (lambda: chimera.DropPath(1.0), "from 0 to below 1"),
     ],
 )

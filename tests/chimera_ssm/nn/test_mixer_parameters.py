@@ -1,5 +1,6 @@
 """Parameters of a mixer: sizes and initial values."""
 
+import pytest
 import torch
 
 import chimera_ssm as chimera
@@ -28,3 +29,33 @@ def test_on_the_meta_device():
     mixer = mixer.to_empty(device="cpu")
     mixer.reset_parameters()
     assert mixer(torch.randn(6, 64), chimera.Grid((2, 3))).isfinite().all()
+
+
+@pytest.mark.parametrize("init", ["average", "paper"])
+def test_decays_start_between_one_and_sixteen(init):
+    mixer = chimera.Chimera(768, kind=chimera.OnLine(learn_decay=True), init=init)
+    decays = mixer.decay_bias.exp()
+    assert 1 <= decays.min() < 3 < 13 < decays.max() <= 16
+    assert mixer.decay_bias._no_weight_decay
+    assert chimera.Chimera(768, kind=chimera.OnLine()).decay_bias is None
+
+
+def test_the_window_of_a_line():
+    mixer = chimera.Chimera(32, kind=chimera.OnLine(width=2))
+    assert mixer.conv.weight.shape[-1] == 2
+
+
+def test_steps_are_clamped():
+    mixer = chimera.Chimera(8, 2, kind=chimera.OnLine(), dt_limit=(0.02, 0.05))
+    steps = mixer._steps(torch.linspace(-20, 20, 6).expand(1, 2, 6).mT)
+    assert (steps.min().item(), steps.max().item()) == pytest.approx((0.02, 0.05))
+
+
+def test_biases_do_not_reach_masked_nodes():
+    mixer, line = chimera.Chimera(8, 2, bias=True), chimera.Line(4)
+    torch.nn.init.normal_(mixer.in_proj.bias)
+    torch.nn.init.normal_(mixer.out_proj.bias)
+    x, mask = torch.randn(4, 8), torch.tensor([False, True, True, False])
+    y = mixer(x, line, node_mask=mask)
+    torch.testing.assert_close(y[1:3], mixer(x[1:3], chimera.Line(2)))
+    assert not y[[0, 3]].any()

@@ -1,5 +1,7 @@
 """The norm against PyTorch's, values and gradients."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch.autograd import gradgradcheck
@@ -83,6 +85,24 @@ def test_strided_inputs_and_gradients():
         results.append([y, *torch.autograd.grad(y.sum() + y.mT[3].sum(), (x, gate, weight))])
     for a, b in zip(*results, strict=True):
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("eps", [1e-8, 0.5])
+def test_eps(eps, engine):
+    """Small rows, of which eps is a large part, by kernels and without."""
+    for width in (16, 5):
+        x, gate, weight = inputs((3, width))
+        x, gate, weight = ((1e-2 * t).detach().requires_grad_() for t in (x, gate, weight))
+        found, expected = gated_rms_norm(x, gate, weight, eps), plain(x, gate, weight, eps)
+        torch.testing.assert_close(found, expected)
+        for a, b in zip(*(torch.autograd.grad(y.sum(), (x, gate, weight)) for y in (found, expected)), strict=True):
+            torch.testing.assert_close(a, b)
+        assert gradgradcheck(partial(without_gate, eps=eps), (x, weight), fast_mode=True)
+    assert RMSNorm(8, eps).eps == eps
+
+
+def without_gate(x, weight, eps):
+    return gated_rms_norm(x, None, weight, eps)
 
 
 def test_rows_of_zeros_are_finite():

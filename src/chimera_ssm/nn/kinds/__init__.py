@@ -10,15 +10,6 @@ from chimera_ssm.nn.kinds.grid import SHARING, OnGrid, OnRaster, OnUndirectedGri
 from chimera_ssm.nn.kinds.line import OnLine, OnTwoLines, OnUndirectedLine
 
 __all__ = [
-    "SHARING",
-    "Kind",
-    "OnDAG",
-    "OnGraph",
-    "OnGrid",
-    "OnLine",
-    "OnRaster",
-    "OnTwoLines",
-    "OnUndirectedGrid",
-    "OnUndirectedLine",
-    "check_kind",
-]
+    "SHARING", "Kind", "OnDAG", "OnGraph", "OnGrid", "OnLine", "OnRaster", "OnTwoLines", "OnUndirectedGrid",
+    "OnUndirectedLine", "check_kind",
+]  # fmt: skip

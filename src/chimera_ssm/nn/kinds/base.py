@@ -24,7 +24,9 @@ class Kind(ABC):
 
     Attributes:
         streams: whether the mixer has a recurrent form on a directed line.
+        learn_decay: whether each head learns a decay, which `terms` then takes as the keyword ``decay [H]``.
         edge_features: whether edges may have features, and thereby their own step sizes.
+        edge_weights: whether edges may have weights; `terms` and the convolution then take ``edge_weight``.
         edge_step_scale: factor of the range from which the edges' initial steps are drawn.
     """
 
@@ -32,7 +34,10 @@ class Kind(ABC):
 
     streams: ClassVar[bool] = False
     edge_features: ClassVar[bool] = False
+    edge_weights: ClassVar[bool] = False
     edge_step_scale: ClassVar[float] = 1.0
+
+    learn_decay = False  # not annotated: it would come first among the arguments of a subclass that has it as a field
 
     def __post_init__(self) -> None:
         if self.injection is None:

@@ -10,6 +10,8 @@ from chimera_ssm.nn.kinds.base import Kind
 from chimera_ssm.nn.local_conv import LocalConv, NeighbourConv
 from chimera_ssm.topology import Topology
 
+AGGREGATES = ("sum", "mean")
+
 
 @dataclass(frozen=True)
 class OnGraph(Kind):
@@ -20,15 +22,23 @@ class OnGraph(Kind):
         directional: whether the two ends of an edge have separate steps.
         normalize: ``"row"``, or ``"column"`` as in the authors' code, see `graph_adjacency`.
         shared_bias: whether all steps of a head share one bias, as in the authors' code; Ψ then starts in their range.
+        aggregate: ``"sum"`` or ``"mean"``, how the local convolution combines neighbours, see `NeighbourConv`.
     """
 
     gamma: float = 0.95
     directional: bool = True
     normalize: str = "row"
     shared_bias: bool = False
+    aggregate: str = "sum"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.aggregate not in AGGREGATES:
+            raise ValueError(f"aggregate must be one of {AGGREGATES}, found {self.aggregate!r}")
 
     streams: ClassVar[bool] = True
     edge_features: ClassVar[bool] = True
+    edge_weights: ClassVar[bool] = True
     #: Only differences of steps within a row matter; with steps near zero all edges would have the same weight.
     edge_step_scale: ClassVar[float] = 100.0
 
@@ -47,12 +57,12 @@ class OnGraph(Kind):
         return (delta, 100.0, 1.0)[: self.num_steps]
 
     def conv(self, channels: int) -> LocalConv:
-        return NeighbourConv(channels)
+        return NeighbourConv(channels, self.aggregate)
 
     def mismatch(self, topology: Topology) -> str | None:
         return None
 
-    def terms(self, topology, steps, edge_step, node_mask, projected=None):
+    def terms(self, topology, steps, edge_step, node_mask, projected=None, edge_weight=None):
         delta, psi = steps[:, :, 0], steps[:, :, 1]
         weights = graph_adjacency(
             topology,
@@ -64,5 +74,6 @@ class OnGraph(Kind):
             normalize=self.normalize,
             injection=self._injection(projected),
             node_mask=node_mask,
+            edge_weight=None if edge_weight is None else edge_weight.unsqueeze(-2),
         )
         return [(topology, weights)]

@@ -139,8 +139,10 @@ def _are_grids(topology: Topology, num_axes: int) -> bool:
     return all(isinstance(part, Grid) and part.num_axes == num_axes for part in topology.parts)
 
 
-def _raster_lines(topology: Topology, both: bool) -> tuple[Batch, ...]:
+def _raster_lines(topology: Topology, both: bool) -> tuple[Topology, ...]:
     """The nodes of each part as a line: forward and, if ``both``, backward."""
     directions = (False, True) if both else (False,)
+    if topology.is_traced:
+        return tuple(Line(topology.num_nodes, reverse) for reverse in directions)
     lines = [Batch(tuple(Line(part.num_nodes, reverse) for part in topology.parts)) for reverse in directions]
     return tuple(line.to(topology.device) for line in lines)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from chimera_ssm.adjacency import dag_adjacency, undirected_line_adjacency
+from chimera_ssm.adjacency.dag import STEPS
 from chimera_ssm.nn.kinds.base import Kind
 from chimera_ssm.nn.local_conv import LocalConv
 from chimera_ssm.nn.window_conv import WindowConv
@@ -18,22 +19,43 @@ class OnLine(Kind):
 
     Args:
         step: ``"mean"``, or ``"target"`` for Mamba-2's steps.
+        learn_decay: whether each head learns a in A_ij = exp(−a Δ_ij), which is −A of Mamba-2; otherwise a = 1.
+        width: nodes in the window of the convolution, including the node itself.
+
+    ``OnLine(step="target", learn_decay=True, injection="step")`` is Mamba-2.
     """
 
     step: str = "mean"
+    learn_decay: bool = False
+    width: int = 4
 
     streams: ClassVar[bool] = True
     num_steps: ClassVar[int] = 1
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.step not in STEPS:
+            raise ValueError(f"step must be one of {STEPS}, found {self.step!r}")
+        if self.width < 1:
+            raise ValueError(
+                f"the window of the convolution contains at least the node itself, found width={self.width}"
+            )
+
     def conv(self, channels: int) -> LocalConv:
-        return WindowConv(channels, width=4, causal=True)
+        return WindowConv(channels, width=self.width, causal=True)
 
     def mismatch(self, topology: Topology) -> str | None:
         return None if topology.cached(_all_are, Line) else "a Line or a batch of lines"
 
-    def terms(self, topology, steps, edge_step, node_mask, projected=None):
-        injection = self._injection(projected)
-        weights = dag_adjacency(topology, steps[:, :, 0], step=self.step, injection=injection, node_mask=node_mask)
+    def terms(self, topology, steps, edge_step, node_mask, projected=None, decay=None):
+        weights = dag_adjacency(
+            topology,
+            steps[:, :, 0],
+            step=self.step,
+            injection=self._injection(projected),
+            decay=decay,
+            node_mask=node_mask,
+        )
         return [(topology, weights)]
 
 
