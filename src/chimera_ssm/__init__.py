@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from chimera_ssm.errors import missing_extra
+from chimera_ssm.integrations import install
 from chimera_ssm.version import __version__
 
 _HOMES = {
@@ -28,15 +29,23 @@ _HOMES = {
         "mix", "select_solver", "set_workspace_limit", "solve",
     ),
     "nn": (
-        "Block", "Chimera", "ChimeraConv", "DropPath", "Kind", "MixerState", "NeighbourConv", "OnDAG", "OnGraph",
+        "Block", "Chimera", "DropPath", "Kind", "MixerState", "NeighbourConv", "OnDAG", "OnGraph",
         "OnGrid", "OnLine", "OnRaster", "OnTwoLines", "OnUndirectedGrid", "OnUndirectedLine", "WindowConv", "influence",
         "no_weight_decay", "resolvent_share",
     ),
+    "mamba": (
+        "Accelerated", "accelerate", "causal_conv1d_fn", "causal_conv1d_update", "mamba_chunk_scan_combined",
+        "selective_state_update",
+    ),
+    # They load PyG, which takes seconds.
+    "nn.graph_conv": ("ChimeraConv",),
+    "nn.explain": ("InfluenceExplainer",),
     "models": (
-        "ChimeraForGraphs", "ChimeraForImageClassification", "ChimeraForMaskedLM", "ChimeraForQuestionAnswering",
+        "ChimeraCache", "ChimeraCausalConfig", "ChimeraCausalModel", "ChimeraForCausalLM", "ChimeraForGraphs",
+        "ChimeraForImageClassification", "ChimeraForMaskedLM", "ChimeraForQuestionAnswering",
         "ChimeraForSequenceClassification", "ChimeraForTokenClassification", "ChimeraGraphConfig", "ChimeraGraphModel",
         "ChimeraImageConfig", "ChimeraImageModel", "ChimeraImageProcessor", "ChimeraTextConfig", "ChimeraTextModel",
-        "create_model", "list_models",
+        "convert_mamba2", "create_model", "export_mamba2", "list_models",
     ),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -59,3 +68,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+install()

@@ -132,7 +132,7 @@ def test_a_topology_of_the_same_size_is_not_taken_for_another():
 
 
 def test_a_layer_of_pyg_breaks_where_it_finds_its_graph():
-    layer = chimera.ChimeraConv(DIM, heads=2, state=4, edge_dim=3).double()
+    layer = chimera.ChimeraConv(DIM, num_heads=2, state_size=4, edge_dim=3).double()
     run = torch.compile(layer, backend="aot_eager")
     edges = torch.tensor([[0, 1, 1, 2, 4, 3, 0], [1, 0, 2, 1, 3, 4, 1]])  # one of them twice
     batch, edge_attr = torch.tensor([0, 0, 0, 1, 1]), torch.randn(7, 3, dtype=torch.float64, requires_grad=True)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from math import sqrt
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from chimera_ssm.models.card import write_card
 from chimera_ssm.models.mixers import build_mixer
 from chimera_ssm.nn import Block, Chimera, Kind, no_weight_decay
 
@@ -36,6 +39,14 @@ class ChimeraPreTrainedModel(PreTrainedModel):
         _check_layers(info["missing_keys"], info["unexpected_keys"])
         no_weight_decay(model)
         return (model, info) if output_loading_info else model
+
+    def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> Any:
+        """As in `PreTrainedModel`, with a model card (README.md) unless the folder has one."""
+        saved: Any = super().save_pretrained
+        result = saved(save_directory, *args, **kwargs)
+        if Path(save_directory).is_dir() and not Path(save_directory, "README.md").exists():
+            write_card(self, save_directory)
+        return result
 
     def _init_weights(self, module: nn.Module) -> None:
         initialize_missing(module, self._initialize)
@@ -88,17 +99,17 @@ def initial_range(config: Any) -> float:
     return config.initializer_range * sqrt(768 / config.hidden_size)
 
 
-def build_blocks(config: Any, block: type[Block]) -> nn.ModuleList:
-    """The blocks of an image or text model, with drop-path rates that rise linearly from 0."""
+def build_blocks(config: Any, block: type[Block], **options: Any) -> nn.ModuleList:
+    """The blocks of an image or text model; drop-path rates rise linearly from 0, other ``options`` are of `Block`."""
     last = max(1, config.num_hidden_layers - 1)
     return nn.ModuleList(
-        block(config.hidden_size, build_mixer(config.kind, config), config.drop_path * depth / last)
+        block(config.hidden_size, build_mixer(config.kind, config), config.drop_path * depth / last, **options)
         for depth in range(config.num_hidden_layers)
     )
 
 
-def chimera_mixer(config: Any, kind: Kind, num_heads: int | None) -> Chimera:
-    """The mixer of an image or text model."""
+def chimera_mixer(config: Any, kind: Kind, num_heads: int | None, **options: Any) -> Chimera:
+    """The mixer of an image or text model, with further ``options`` of `Chimera`."""
     return Chimera(
         config.hidden_size,
         num_heads,
@@ -109,6 +120,7 @@ def chimera_mixer(config: Any, kind: Kind, num_heads: int | None) -> Chimera:
         conv=config.conv,
         resolvent=config.resolvent,
         init=config.init,
+        **options,
     )
 
 

@@ -13,7 +13,9 @@ from chimera_ssm.models.graph import ChimeraForGraphs
 from chimera_ssm.models.graph.presets import PRESETS as GRAPH_PRESETS
 from chimera_ssm.models.image import ChimeraForImageClassification
 from chimera_ssm.models.image.presets import PRESETS as IMAGE_PRESETS
-from chimera_ssm.models.text import ChimeraForMaskedLM
+from chimera_ssm.models.pretrained import find_weights
+from chimera_ssm.models.text import ChimeraForCausalLM, ChimeraForMaskedLM
+from chimera_ssm.models.text.presets import CAUSAL_PRESETS
 from chimera_ssm.models.text.presets import PRESETS as TEXT_PRESETS
 
 #: The class of each model, which knows the class of its configuration, and the settings of the configuration.
@@ -32,6 +34,7 @@ def register_presets(model: Any, presets: Mapping[str, dict[str, Any]]) -> None:
 
 register_presets(ChimeraForImageClassification, IMAGE_PRESETS)
 register_presets(ChimeraForMaskedLM, TEXT_PRESETS)
+register_presets(ChimeraForCausalLM, CAUSAL_PRESETS)
 register_presets(ChimeraForGraphs, GRAPH_PRESETS)
 
 
@@ -40,12 +43,15 @@ def list_models() -> list[str]:
     return sorted(_PRESETS)
 
 
-def create_model(name: str, **overrides: Any) -> nn.Module:
+def create_model(name: str, pretrained: bool = False, **overrides: Any) -> nn.Module:
     """Build a preset; works under ``torch.device("meta")``.
 
     Args:
         name: one of `list_models`.
-        overrides: fields of the model's configuration that replace those of the preset.
+        pretrained: whether to load trained weights, from ``weights/<name>`` of the project's checkout or of the folder
+            in the environment variable ``CHIMERA_WEIGHTS``.
+        overrides: fields of the model's configuration that replace those of the preset. With trained weights and
+            another ``num_labels``, the output layer is drawn anew.
 
     Example:
         >>> model = create_model("chimera_image_tiny", num_labels=100)
@@ -55,6 +61,10 @@ def create_model(name: str, **overrides: Any) -> nn.Module:
     fields = {field.name for field in dataclasses.fields(model.config_class)} | {"num_labels"}
     for override in overrides:
         _check_name(f"setting of {name}", override, fields)
+    if pretrained:
+        return model.from_pretrained(
+            find_weights(name), ignore_mismatched_sizes="num_labels" in overrides, **overrides
+        ).eval()
     return model(model.config_class(**{**settings, **overrides}))
 
 

@@ -14,6 +14,7 @@ from torch import nn
 from transformers import BertConfig, BertModel, BitsAndBytesConfig, Trainer, TrainingArguments
 
 import chimera_lab.baselines  # noqa: F401  (registers the baseline mixers)
+import chimera_ssm as chimera
 from chimera_ssm.models import (
     ChimeraForGraphs,
     ChimeraForMaskedLM,
@@ -192,3 +193,150 @@ def test_hidden_states_are_on_the_path_of_the_gradient(packed):
     output = text()(torch.arange(38).view(2, 19), seq_idx=seq_idx, output_hidden_states=True)
     gradients = torch.autograd.grad(output.last_hidden_state.square().sum(), output.hidden_states)
     assert all(g.abs().max() > 0 for g in gradients)
+
+
+# What transformers' common tests check of every model, for text and images
+
+
+def text_inputs(rows=3, length=7):
+    return {"input_ids": torch.randint(5, 200, (rows, length), generator=torch.Generator().manual_seed(0))}
+
+
+def image_inputs(rows=3):
+    return {"pixel_values": torch.randn(rows, 3, 8, 12, generator=torch.Generator().manual_seed(0))}
+
+
+COMMON = {
+    "text": lambda: (chimera.create_model("chimera_text_test"), text_inputs()),
+    "text, undirected": lambda: (chimera.create_model("chimera_text_test", variant="ug"), text_inputs()),
+    "image": lambda: (chimera.create_model("chimera_image_test", patch_size=4), image_inputs()),
+}
+
+
+@pytest.fixture(params=COMMON)
+def common(request):
+    torch.manual_seed(0)
+    return COMMON[request.param]()
+
+
+def labels_of(model, inputs):
+    if "input_ids" in inputs:
+        return inputs["input_ids"]
+    return torch.zeros(len(inputs["pixel_values"]), dtype=torch.long)
+
+
+def test_tuples_and_dictionaries_are_equal(common):
+    model, inputs = common
+    model.eval()
+    whole = model(**inputs, output_hidden_states=True, return_dict=True)
+    parts = model(**inputs, output_hidden_states=True, return_dict=False)
+    assert torch.equal(whole.logits, parts[0])
+    assert len(whole.hidden_states) == model.config.num_hidden_layers + 1
+    model.config.output_hidden_states = True
+    again = model(**inputs).hidden_states
+    for one, other in zip(again, whole.hidden_states, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_rows_of_a_batch_do_not_mix(common):
+    model, inputs = common
+    (name, rows), model = next(iter(inputs.items())), model.eval()
+    together = model(**inputs).logits
+    for k in range(len(rows)):
+        torch.testing.assert_close(model(**{name: rows[k : k + 1]}).logits[0], together[k], atol=1e-5, rtol=1e-4)
+
+
+def test_evaluation_is_repeatable(common):
+    model, inputs = common
+    assert torch.equal(model.eval()(**inputs).logits, model(**inputs).logits)
+
+
+def test_every_parameter_is_trained(common):
+    model, inputs = common
+    model.train()(**inputs, labels=labels_of(model, inputs)).loss.backward()
+    assert not [
+        name for name, p in model.named_parameters() if p.requires_grad and (p.grad is None or not p.grad.any())
+    ]
+
+
+def test_recomputation_changes_no_gradient(common):
+    model, inputs = common
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    gradients = []
+    for recompute in (False, True):
+        model.zero_grad()
+        if recompute:
+            model.gradient_checkpointing_enable()
+        model.train()(**inputs, labels=labels_of(model, inputs)).loss.backward()
+        gradients.append({name: p.grad.clone() for name, p in model.named_parameters()})
+    for name, grad in gradients[0].items():
+        torch.testing.assert_close(gradients[1][name], grad, msg=name)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_saved_and_loaded(common, tmp_path, dtype):
+    model, inputs = common
+    model.eval().save_pretrained(tmp_path)
+    loaded, info = type(model).from_pretrained(tmp_path, dtype=dtype, output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    assert loaded.dtype == dtype
+    if dtype == torch.float32:
+        assert torch.equal(loaded(**inputs).logits, model(**inputs).logits)
+    else:
+        inputs = {k: x.to(dtype) if x.is_floating_point() else x for k, x in inputs.items()}
+        assert loaded(**inputs).logits.isfinite().all()
+
+
+def test_the_base_model_is_in_the_model_with_a_head(common, tmp_path):
+    from transformers import AutoModel
+
+    model, inputs = common
+    model.eval().save_pretrained(tmp_path)
+    body = AutoModel.from_pretrained(tmp_path).eval()
+    hidden = model(**inputs, output_hidden_states=True).hidden_states[-1]
+    torch.testing.assert_close(body(**inputs, output_hidden_states=True).hidden_states[-1], hidden)
+    body.save_pretrained(tmp_path / "body")
+    headed = type(model).from_pretrained(tmp_path / "body")
+    torch.testing.assert_close(headed(**inputs, output_hidden_states=True).hidden_states[-1], hidden)
+
+
+def test_configurations_go_through_json(common, tmp_path):
+    config = common[0].config
+    config.save_pretrained(tmp_path)
+    again = type(config).from_pretrained(tmp_path)
+    assert {**again.to_dict(), "dtype": None} == {**config.to_dict(), "dtype": None}
+    assert type(config)(**config.to_dict()).to_dict() == config.to_dict()
+
+
+def test_the_vocabulary_can_grow():
+    torch.manual_seed(0)
+    model = chimera.create_model("chimera_text_test").eval()
+    inputs, size = text_inputs(), model.config.vocab_size
+    before = model(**inputs).logits
+    model.resize_token_embeddings(size + 5)
+    after = model(**inputs).logits
+    assert after.shape[-1] == model.config.vocab_size == size + 5
+    torch.testing.assert_close(after[..., :size], before)
+    assert model.get_input_embeddings().num_embeddings == size + 5
+
+
+def test_embedded_tokens_are_tokens():
+    model = chimera.create_model("chimera_text_test").eval()
+    ids = text_inputs()["input_ids"]
+    torch.testing.assert_close(model(inputs_embeds=model.get_input_embeddings()(ids)).logits, model(ids).logits)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("variant", ["dag", "ug"])
+def test_padding_on_either_side(side, variant):
+    torch.manual_seed(0)
+    model = chimera.create_model("chimera_text_test", variant=variant).eval()
+    ids = text_inputs(1, 6)["input_ids"]
+    pad, none = torch.zeros(1, 3, dtype=torch.long), torch.ones_like(ids)
+    order = (lambda a, b: [b, a]) if side == "left" else (lambda a, b: [a, b])
+    padded = model(torch.cat(order(ids, pad), 1), attention_mask=torch.cat(order(none, pad), 1)).logits
+    found = padded[:, 3:] if side == "left" else padded[:, :6]
+    torch.testing.assert_close(found, model(ids).logits, atol=1e-5, rtol=1e-4)

@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoModel
 import chimera_lab.baselines  # noqa: F401  (registers the baseline mixers)
 import chimera_ssm as chimera
 from chimera_ssm import ChimeraForGraphs, ChimeraGraphConfig, ChimeraGraphModel
-from chimera_ssm.models.graph import losses
+from chimera_ssm.models.graph import heads as losses
 from chimera_ssm.models.graph.configuration import ATOM, BOND
 from chimera_ssm.models.graph.convolutions import GCNPlus, GraphStructure
 from chimera_ssm.models.graph.norms import GraphNorm
@@ -431,7 +431,6 @@ def bad_x():
         (lambda: build(hidden_size=0), "hidden_size must be an integer of at least 1, found 0"),
         (lambda: build(node_features=[3, 0]), "node_features must be an integer of at least 1, found 0"),
         (lambda: build(dropout=1.0), "dropout must be from 0 to below 1"),
-        (lambda: build(mixer="gine", edge_features=None), "gine needs edge features"),
         (
             lambda: build("gps", hidden_size=16, num_heads=3),
             "divisible by num_heads for the attention of gps, found 16 features and 3 heads",

@@ -306,6 +306,17 @@ def test_outputs():
     assert len(model(pixels).hidden_states) == 4
 
 
+def test_pooling():
+    mean, largest = build().eval(), build(pooling="max").eval()
+    largest.load_state_dict(mean.state_dict())
+    pixels = images(2, 3, 16, 24)
+    patches = mean.chimera(pixels).last_hidden_state
+    assert torch.equal(largest.chimera(pixels).pooler_output, patches.amax(dim=1))
+    assert torch.equal(largest(pixels).logits, largest.classifier(patches.amax(dim=1)))
+    with pytest.raises(ValueError, match="pooling must be one of mean, max; found 'sum'"):
+        build(pooling="sum")
+
+
 @ALL
 def test_bfloat16(variant):
     model, pixels, labels = build(variant), images(4, 3, 12, 16), torch.arange(4)

@@ -57,6 +57,8 @@ class FeatureEncoder(nn.Module):
         assert self.embedding is not None
         assert self.values is not None
         values = torch.tensor(self.values, device=x.device)
+        if torch.compiler.is_compiling():
+            return self.embedding(x)
         if x.is_floating_point() or (x < 0).any() or (x >= values).any():
             raise ValueError(
                 f"features must be integers from 0 to below {list(self.values)}, found {x.dtype}"

@@ -12,10 +12,8 @@ from chimera_ssm.models.base import ChimeraPreTrainedModel, reset_own_parameters
 from chimera_ssm.models.graph.configuration import ChimeraGraphConfig
 from chimera_ssm.models.graph.convolutions import GraphStructure
 from chimera_ssm.models.graph.encoders import FeatureEncoder, PositionEncoder, SummedEmbedding
-from chimera_ssm.models.graph.heads import Head, pool
-from chimera_ssm.models.graph.inputs import read_inputs
+from chimera_ssm.models.graph.heads import Head, absolute_error, binary_cross_entropy, pool, weighted_cross_entropy
 from chimera_ssm.models.graph.layers import ChimeraGraphLayer
-from chimera_ssm.models.graph.losses import absolute_error, binary_cross_entropy, weighted_cross_entropy
 from chimera_ssm.models.graph.norms import norm_of, normalized
 from chimera_ssm.models.mixers import build_mixer
 from chimera_ssm.topology.from_edge_index import PyGTopology, from_edge_index
@@ -96,7 +94,7 @@ class ChimeraGraphModel(ChimeraGraphPreTrainedModel):
         h = self.node_encoder(x, self.dtype)
         if self.position_encoder is not None:
             h = h + self.position_encoder(positions, batch, self.dtype)
-        pyg_topology = from_edge_index(edge_index, len(x), batch) if pyg_topology is None else pyg_topology
+        pyg_topology = from_edge_index(edge_index, x.shape[0], batch) if pyg_topology is None else pyg_topology
         structure = GraphStructure(pyg_topology, edge_index, batch)
         h = self.dropout(h)
         for layer in self.layers:
@@ -104,11 +102,11 @@ class ChimeraGraphModel(ChimeraGraphPreTrainedModel):
         return GraphOutput(last_hidden_state=h if self.norm is None else normalized(self.norm, h, batch))
 
     def _check(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None, positions: Tensor | None) -> None:
-        if len(x) == 0:
+        if x.shape[0] == 0:
             raise ValueError("there are no nodes: x has no rows")
         if (edge_attr is None) != (self.edge_encoder is None) and self.edge_encoder is not None:
             raise ValueError("this model needs edge_attr, features of edges; found none")
-        if edge_attr is not None and len(edge_attr) != edge_index.shape[1]:
+        if edge_attr is not None and edge_attr.shape[0] != edge_index.shape[1]:
             raise ValueError(
                 f"edge_attr must have a row for each of the {edge_index.shape[1]} edges, found {len(edge_attr)}"
             )
@@ -118,7 +116,7 @@ class ChimeraGraphModel(ChimeraGraphPreTrainedModel):
                 f"position_features={self.config.position_features} and "
                 f"{'no positions' if positions is None else 'positions'}"
             )
-        if positions is not None and positions.shape != (len(x), self.config.position_features):
+        if positions is not None and positions.shape != (x.shape[0], self.config.position_features):
             raise ValueError(
                 f"positions must have shape [{len(x)}, {self.config.position_features}], a row for each node, "
                 f"found {list(positions.shape)}"
@@ -192,3 +190,27 @@ class ChimeraForGraphs(ChimeraGraphPreTrainedModel):
             return weighted_cross_entropy(logits, labels)
         scale = 1.0 if self.config.label_std is None else logits.new_tensor(self.config.label_std)
         return absolute_error(logits, labels, scale)
+
+
+def read_inputs(
+    config: Any,
+    x: Any,
+    edge_index: Tensor | None,
+    edge_attr: Tensor | None,
+    batch: Tensor | None,
+    positions: Tensor | None,
+) -> tuple[Any, ...]:
+    """The arguments from ``x`` on; where they are ``None``, the fields of ``x`` if that is a ``Data`` or ``Batch``."""
+    data = x
+    if hasattr(data, "edge_index"):
+        x = data.x
+        edge_index = data.edge_index if edge_index is None else edge_index
+        edge_attr = data.edge_attr if edge_attr is None else edge_attr
+        batch = getattr(data, "batch", None) if batch is None else batch
+        if positions is None and config.position_features:
+            positions = getattr(data, "positions", None)
+    if edge_index is None:
+        raise ValueError(
+            f"edge_index is missing: expected x and edge_index, or PyG's Data, found {type(data).__name__}"
+        )
+    return x, edge_index, edge_attr, batch, positions

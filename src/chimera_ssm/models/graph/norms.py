@@ -13,7 +13,7 @@ class BatchNorm(nn.BatchNorm1d):
     """`nn.BatchNorm1d` that also accepts fewer than two rows in training, and normalizes them as in evaluation."""
 
     def forward(self, input: Tensor) -> Tensor:
-        if len(input) > 1 or not self.training:
+        if not self.training or input.shape[0] > 1:
             return super().forward(input)
         return F.batch_norm(
             input, self.running_mean, self.running_var, self.weight, self.bias, training=False, eps=self.eps

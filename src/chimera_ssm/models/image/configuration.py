@@ -28,6 +28,8 @@ class ChimeraImageConfig(ChimeraConfig):
         conv_window: window of the convolution: ``"topology"``: 3 × 3 patches for ``"2d"`` and ``"undirected"``, 7 along
             the line, centred, for ``"fwd_rev"``, 4 along the line, causal, for ``"fwd"``; or ``"grid"``: always 3 × 3
             patches, so that only the resolvents differ. ``"fwd"`` is then not causal, see `OnRaster`.
+        pooling: how an image is represented by its patches: ``"mean"``, or ``"max"`` if a few patches decide, whose
+            share of the mean would depend on the size of the image.
         kwargs: see `ChimeraConfig`; ``num_heads`` is ``max(1, expand · hidden_size // 128)`` if ``None``. The baselines
             use neither topology nor heads.
     """
@@ -39,6 +41,7 @@ class ChimeraImageConfig(ChimeraConfig):
         "topology": ("2d", "undirected", "fwd_rev", "fwd"),
         "sharing": SHARING,
         "normalize": ("mean", "sqrt"),
+        "pooling": ("mean", "max"),
     }
     _sizes = ("num_channels", "image_size", "patch_size")
 
@@ -50,6 +53,7 @@ class ChimeraImageConfig(ChimeraConfig):
     normalize: str = "mean"
     gamma: float = 0.95
     conv_window: str = "topology"
+    pooling: str = "mean"
 
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)

@@ -39,7 +39,7 @@ class ChimeraImageModel(ChimeraImagePreTrainedModel):
     processor) at the bottom and on the right, so that every pixel is used.
 
     Shapes: ``pixel_values [B, channels, height, width]`` → ``last_hidden_state [B, T, hidden_size]``, patches in raster
-    order, and ``pooler_output [B, hidden_size]``, their mean.
+    order, and ``pooler_output [B, hidden_size]``, their mean or maximum, as ``config.pooling`` says.
     """
 
     def __init__(self, config: ChimeraImageConfig):
@@ -58,7 +58,7 @@ class ChimeraImageModel(ChimeraImagePreTrainedModel):
     def forward(
         self, pixel_values: Tensor, output_hidden_states: bool | None = None, **kwargs: Any
     ) -> BaseModelOutputWithPooling:
-        """Features of each patch and their mean; ``hidden_states`` are the embedding and each block's output."""
+        """Features of each patch and of the image; ``hidden_states`` are the embedding and each block's output."""
         x, topology = self.patches(pixel_values)
         wanted = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         kept: list[Any] = []
@@ -67,7 +67,8 @@ class ChimeraImageModel(ChimeraImagePreTrainedModel):
             x = layer(x, topology)
         hidden_states: Any = (*kept, x) if wanted else None
         x = self.norm(x)
-        return BaseModelOutputWithPooling(last_hidden_state=x, pooler_output=x.mean(dim=1), hidden_states=hidden_states)
+        pooled = x.mean(dim=1) if self.config.pooling == "mean" else x.amax(dim=1)
+        return BaseModelOutputWithPooling(last_hidden_state=x, pooler_output=pooled, hidden_states=hidden_states)
 
     def patches(self, pixel_values: Tensor) -> tuple[Tensor, Topology]:
         """Embedded patches ``[B, T, hidden_size]`` in raster order, and the topology whose nodes they are."""
@@ -76,7 +77,7 @@ class ChimeraImageModel(ChimeraImagePreTrainedModel):
             raise ValueError(
                 f"pixel_values must have shape [batch, {channels}, height, width], found {list(pixel_values.shape)}"
             )
-        if not len(pixel_values):
+        if not pixel_values.shape[0]:
             raise ValueError("a batch must have an image, found none: leave out empty batches")
         height, width = pixel_values.shape[2:]
         if min(height, width) < patch:
@@ -88,7 +89,7 @@ class ChimeraImageModel(ChimeraImagePreTrainedModel):
 
 
 class ChimeraForImageClassification(ChimeraImagePreTrainedModel):
-    """`ChimeraImageModel` with a linear layer on the mean of the patches.
+    """`ChimeraImageModel` with a linear layer on the pooled patches.
 
     Shapes: ``pixel_values [B, channels, height, width]`` → ``logits [B, num_labels]``.
     """

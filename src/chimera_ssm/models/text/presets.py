@@ -1,4 +1,4 @@
-"""Presets of text models, as settings of `ChimeraTextConfig` that differ from its defaults."""
+"""Presets: settings of `ChimeraTextConfig`, and of `ChimeraCausalConfig`, that differ from their defaults."""
 
 PRESETS = {
     # The paper's model: 110 million parameters, the vocabulary of bert-base-uncased.
@@ -13,6 +13,19 @@ PRESETS = {
     },
     # For tests.
     "chimera_text_test": {
+        "vocab_size": 200, "hidden_size": 32, "num_hidden_layers": 3, "num_heads": 4, "state_size": 8,
+    },
+}  # fmt: skip
+
+CAUSAL_PRESETS = {
+    # The sizes of Mamba-2 with 130 million parameters.
+    "chimera_causal_base": {},
+    # For a laptop.
+    "chimera_causal_tiny": {
+        "vocab_size": 8192, "hidden_size": 256, "num_hidden_layers": 6, "num_heads": 8, "state_size": 32,
+    },
+    # For tests.
+    "chimera_causal_test": {
         "vocab_size": 200, "hidden_size": 32, "num_hidden_layers": 3, "num_heads": 4, "state_size": 8,
     },
 }  # fmt: skip

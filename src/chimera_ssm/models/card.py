@@ -1,0 +1,54 @@
+"""Model cards: README.md of saved models."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from chimera_ssm.version import __version__
+
+_PIPELINES = {
+    "ChimeraForMaskedLM": "fill-mask",
+    "ChimeraForSequenceClassification": "text-classification",
+    "ChimeraForTokenClassification": "token-classification",
+    "ChimeraForQuestionAnswering": "question-answering",
+    "ChimeraForImageClassification": "image-classification",
+}
+
+
+def write_card(model: Any, folder: str | os.PathLike, **facts: Any) -> None:
+    """Write README.md into the folder of a saved model, in place of one that is there; see `card`."""
+    Path(folder, "README.md").write_text(card(model, **facts), encoding="utf-8")
+
+
+def card(
+    model: Any, data: str | None = None, metrics: Mapping[str, float] | None = None, command: str | None = None
+) -> str:
+    """A model card: what the model is, how it is loaded, and, as far as known, its data and metrics.
+
+    Args:
+        model: a model of this package.
+        data: what it was trained on.
+        metrics: on held-out data.
+        command: that trained it.
+    """
+    name, task = type(model).__name__, _PIPELINES.get(type(model).__name__)
+    count = sum(p.numel() for p in model.parameters())
+    head = ["library_name: transformers", *([f"pipeline_tag: {task}"] if task else []), "tags:", "- chimera"]
+    load = ["import chimera_ssm", "", f'model = chimera_ssm.{name}.from_pretrained("this folder")']
+    if task is not None:
+        load += ["", "from transformers import pipeline", "", f'pipe = pipeline("{task}", "this folder")']
+    lines = ["---", *head, "---", "", f"# {name}", ""]
+    lines += [f"A state space model of {count:,} parameters, saved by chimera-ssm {__version__}.", ""]
+    lines += ["## Use", "", "```python", *load, "```", ""]
+    lines += ["It needs `pip install chimera-ssm[hf]`.", "", "## Data", "", data or "Not recorded.", ""]
+    if command is not None:
+        lines += ["Trained by:", "", f"    {command}", ""]
+    lines += ["## Metrics", ""]
+    if metrics:
+        lines += ["| metric | value |", "|---|---|", *(f"| {key} | {value:.4g} |" for key, value in metrics.items())]
+    else:
+        lines += ["Not recorded."]
+    return "\n".join(lines) + "\n"

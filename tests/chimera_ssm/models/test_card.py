@@ -1,0 +1,32 @@
+"""Model cards of saved models."""
+
+import chimera_ssm as chimera
+from chimera_ssm.models.card import card
+
+
+def test_a_saved_folder_has_a_card_that_loads_the_model(tmp_path):
+    chimera.create_model("chimera_text_test").save_pretrained(tmp_path)
+    text = (tmp_path / "README.md").read_text()
+    assert "pipeline_tag: fill-mask" in text
+    assert "Not recorded." in text
+    (code,) = (block.split("```")[0] for block in text.split("```python\n")[1:])
+    lines = code.replace("this folder", str(tmp_path)).partition("from transformers")[0]  # a pipeline needs a tokenizer
+    found = {}
+    exec(lines, found)
+    assert isinstance(found["model"], chimera.ChimeraForMaskedLM)
+
+
+def test_a_card_that_is_there_is_kept(tmp_path):
+    (tmp_path / "README.md").write_text("mine")
+    chimera.create_model("chimera_graph_test").save_pretrained(tmp_path)
+    assert (tmp_path / "README.md").read_text() == "mine"
+
+
+def test_data_and_metrics():
+    model = chimera.create_model("chimera_graph_test")
+    text = card(model, data="molecules", metrics={"mae": 0.12345}, command="chimera train graph/nci")
+    assert "| mae | 0.1235 |" in text
+    assert "molecules" in text
+    assert "    chimera train graph/nci" in text
+    assert "pipeline_tag" not in text
+    assert "Not recorded" not in text
