@@ -14,10 +14,13 @@ from chimera_lab.data.graph_store import GraphStore
 from chimera_lab.data.molecules import CLASSES, LABELS, REGRESSION
 from chimera_lab.data.peptides import FUNCTION_FILES, STRUCTURE_FILES, read_peptides
 from chimera_lab.data.positions import add_positions
+from chimera_lab.data.properties import properties
 from chimera_lab.data.pyg import LRGB, PARTS, load_lrgb, load_pyg
-from chimera_lab.data.rings import rings
 from chimera_lab.data.samples import Part
+from chimera_lab.data.scenes import scenes
 from chimera_lab.data.superpixels import superpixels
+from chimera_lab.data.transfer import NAMES, transfer
+from chimera_lab.data.trees import trees
 
 
 def load_graphs(
@@ -34,9 +37,11 @@ def load_graphs(
     """The data set of a name, or in a file or folder.
 
     Args:
-        data: ``nci``; ``rings:LOW-HIGH`` and ``superpixels:FOLDER``, see the functions of these names; a name of the
-            Long Range Graph Benchmark; a folder with the peptides' original files; a csv file of molecules, or a folder
-            with train.csv and test.csv, and val.csv or not; or ``pyg:Class``, ``pyg:Class/name``, a data set of PyG.
+        data: ``nci``; ``rings:LOW-HIGH``, ``crossed-rings:…``, ``lollipops:…`` and ``transfer:…``, see `transfer`;
+            ``trees:LOW-HIGH``, ``properties:NAME``, ``scenes`` and ``superpixels:FOLDER``, see these functions; a name
+            of the Long Range Graph Benchmark; a folder with the peptides' original files; a csv file of molecules, or a
+            folder with train.csv and test.csv, and val.csv or not; or ``pyg:Class``, ``pyg:Class/name``, a data set of
+            PyG.
         smiles: csv: name of the column of molecules.
         targets: csv: names of the columns of labels.
         problem: required type of the labels, see `GraphData`; by default inferred, and regression in csv files.
@@ -50,12 +55,10 @@ def load_graphs(
     path = Path(data).expanduser()
     if data == "nci":
         found = describe_whole(molecules.nci(), REGRESSION, undivided)
-    elif data.startswith("rings:"):
-        train, test = rings(data)
-        found = describe(train, None, test, CLASSES)
-    elif data.startswith("superpixels:"):
-        train, test = superpixels(Path(data.removeprefix("superpixels:")).expanduser(), segments)
-        found = describe(train, None, test, CLASSES)
+    elif data.split(":")[0] in (*NAMES, "transfer", "trees", "properties"):
+        found = _generated(data)
+    elif data == "scenes" or data.startswith("superpixels:"):
+        found = _superpixels(data, segments)
     elif data.startswith("pyg:"):
         found = load_pyg(data.removeprefix("pyg:"), undivided)
     elif data in LRGB and not path.is_dir():
@@ -69,8 +72,8 @@ def load_graphs(
     else:
         raise ValueError(
             f"there is no data set, file or folder {data!r}; data is nci, rings:1-16, {', '.join(LRGB)}, "
-            f"superpixels:FOLDER, pyg:Class/name, a csv file of molecules, or a folder with train.csv and test.csv or "
-            f"with the peptides' original files"
+            f"transfer:3-50, trees:2-5, properties:distance, scenes, superpixels:FOLDER, pyg:Class/name, a csv file of "
+            f"molecules, or a folder with train.csv and test.csv or with the peptides' original files"
         )
     check_problem(data, found.problem_type, problem)
     if walks or eigenvectors:
@@ -78,6 +81,20 @@ def load_graphs(
         for store in {id(store_of(part)): store_of(part) for part in parts}.values():
             add_positions(store, walks, eigenvectors)
     return found
+
+
+def _generated(data: str) -> GraphData:
+    if data.startswith("properties:"):
+        parts = properties(data)
+        return describe(parts["train"], parts["val"], parts["test"], REGRESSION)
+    train, test = trees(data) if data.startswith("trees:") else transfer(data)
+    return describe(train, None, test, CLASSES)
+
+
+def _superpixels(data: str, segments: int) -> GraphData:
+    folder = Path(data.removeprefix("superpixels:")).expanduser()
+    train, test = scenes(segments) if data == "scenes" else superpixels(folder, segments)
+    return describe(train, None, test, CLASSES)
 
 
 def _peptides(folder: Path, problem: str | None) -> GraphData:

@@ -1,4 +1,4 @@
-"""Labelled images: scikit-learn's digits, mazes, idx files such as Fashion-MNIST's, folders of images, ImageNet."""
+"""Labelled images: scikit-learn's digits, mazes, Pathfinder, idx files such as Fashion-MNIST's, folders, ImageNet."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from torch import Tensor
 from chimera_lab.data.cache import cache_folder
 from chimera_lab.data.image_files import SUFFIXES, as_tensor, read_idx, read_image
 from chimera_lab.data.mazes import NAMES, mazes
+from chimera_lab.data.pathfinder import pathfinder
 from chimera_lab.data.samples import Samples, split
 
 FASHION_LABELS = (
@@ -78,8 +79,8 @@ def load_images(data: str, num_channels: int, names: tuple[str, ...] | None = No
     """The data set of a name, or in a folder.
 
     Args:
-        data: ``digits``, ``mazes:SIZE``, ``fashion-mnist``, ``imagenet``, or a folder with idx files or with
-            ``train/<class>/<image>`` and ``test/…`` or ``val/…``.
+        data: ``digits``, ``mazes:SIZE``, ``pathfinder:SIZE``, ``fashion-mnist``, ``imagenet``, or a folder with idx
+            files or with ``train/<class>/<image>`` and ``test/…`` or ``val/…``.
         num_channels: of the images: 3 for colours, 1 for shades of grey.
         names: of the classes as a model knows them; the data's own if omitted.
     """
@@ -92,6 +93,9 @@ def _load(data: str, num_channels: int) -> ImageData:
         return _digits(num_channels)
     if data.startswith("mazes:"):
         return _mazes(data, num_channels)
+    if data.startswith("pathfinder:"):
+        train, test = (_in_memory(*part, num_channels) for part in pathfinder(data))
+        return ImageData(train, test, NAMES)
     if data == "fashion-mnist":
         return _fashion_mnist(num_channels)
     if data == "imagenet":
@@ -99,8 +103,8 @@ def _load(data: str, num_channels: int) -> ImageData:
     folder = Path(data).expanduser()
     if not folder.is_dir():
         raise ValueError(
-            f"there is no data set and no folder {data!r}; data is digits, mazes:12, fashion-mnist, imagenet, "
-            f"or a folder with train/<class>/<image> and test/<class>/<image>, or with idx files"
+            f"there is no data set and no folder {data!r}; data is digits, mazes:12, pathfinder:32, fashion-mnist, "
+            f"imagenet, or a folder with train/<class>/<image> and test/<class>/<image>, or with idx files"
         )
     if any(folder.glob("train-images*idx3-ubyte*")):
         return _idx_folder(folder, num_channels)

@@ -81,10 +81,14 @@ def _images(folder: Path) -> list[Path]:
 def _graph(image: Path, label: Path | int, segments: int) -> GraphSample:
     pixels = read_image(image, 3).permute(1, 2, 0).numpy()
     pixels = pixels / 255 if pixels.dtype == np.uint8 else pixels.astype(np.float64)
+    return superpixel_graph(pixels, label if isinstance(label, int) else _read_mask(label, pixels.shape[:2]), segments)
+
+
+def superpixel_graph(pixels: Array, label: Array | int, segments: int) -> GraphSample:
+    """The graph of an image ``[H, W, 3]``, from 0 to 1, with its class, or the class of each pixel ``[H, W]``."""
     regions = slic(pixels, segments)
-    x, edges, edge_attr = region_graph(pixels, regions)
-    y = np.array([label]) if isinstance(label, int) else region_classes(_read_mask(label, regions.shape), regions)
-    return GraphSample(x, edges, edge_attr, y)
+    y = np.array([label]) if isinstance(label, int) else region_classes(label, regions)
+    return GraphSample(*region_graph(pixels, regions), y)
 
 
 def _read_mask(path: Path, shape: tuple[int, ...]) -> Array:

@@ -61,6 +61,14 @@ class TextData:
         corpus = self.corpora.test or self.corpora.train
         return Blocks(self._tokens(corpus), self.tokenizer, self.length, corpus.name)
 
+    def masked(self, part: Samples, rate: float) -> Masked:
+        """Blocks with a fraction of their words masked."""
+        return Masked(part, self.tokenizer, rate)
+
+    def next_words(self, part: Samples) -> NextWords:
+        """Blocks with the next word of each token."""
+        return NextWords(part, self.tokenizer)
+
     def _tokens(self, corpus: Corpus) -> np.ndarray:
         return tokenize(corpus, self.tokenizer, self.max_tokens)
 
@@ -136,6 +144,29 @@ class Blocks(Samples):
         block[0], block[-1] = self.ends
         block[1:-1] = self.tokens[index * inner : (index + 1) * inner]
         return torch.from_numpy(block)
+
+
+class NextWords(Samples):
+    """Blocks to predict word by word: ``{"input_ids": int64 [length], "labels": int64 [length]}``.
+
+    The label of a token is the token after it, −100 if that is special, as ``[SEP]`` and unknown words are, or missing.
+
+    Args:
+        blocks: the blocks.
+        tokenizer: the tokenizer, for its special tokens.
+    """
+
+    def __init__(self, blocks: Samples, tokenizer: Any):
+        self.blocks, self.special = blocks, torch.zeros(len(tokenizer), dtype=torch.bool)
+        self.special[tokenizer.all_special_ids] = True
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def sample(self, index: int) -> dict[str, Tensor]:
+        ids = self.blocks.sample(index)
+        following = ids[1:].masked_fill(self.special[ids[1:]], IGNORED)
+        return {"input_ids": ids, "labels": torch.cat([following, following.new_full((1,), IGNORED)])}
 
 
 class Masked(Samples):

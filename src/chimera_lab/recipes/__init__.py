@@ -8,16 +8,19 @@ from __future__ import annotations
 from typing import Literal
 
 from chimera_lab.recipes import (
+    graph_generated,
     graph_lrgb,
     graph_nci,
     graph_rings,
     image_digits,
     image_fashion_mnist,
     image_imagenet,
-    image_mazes,
+    image_paths,
     text_c4,
+    text_causal,
     text_glue,
     text_pydoc,
+    text_sequences,
     text_wikitext2,
 )
 from chimera_lab.recipes.entry import Entry
@@ -30,13 +33,16 @@ _MODULES = (
     image_digits,
     image_fashion_mnist,
     image_imagenet,
-    image_mazes,
+    image_paths,
     text_pydoc,
+    text_sequences,
     text_wikitext2,
     text_c4,
+    text_causal,
     text_glue,
     graph_nci,
     graph_rings,
+    graph_generated,
     graph_lrgb,
 )
 

@@ -529,11 +529,11 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 @kind("preprocessor_config.json", make_model("preprocessor_config.json"), lambda folder: read_processor(folder))
 def read_processor(folder: Path) -> list:
-    from chimera_lab.show.images import _read
+    from chimera_lab.show.images import read_pixels
     from chimera_lab.show.loading import Trained
 
     picture("one.png", PIXELS)(folder)
-    return _read(Trained(None, folder / "model", None), str(folder / "one.png")).tolist()
+    return read_pixels(Trained(None, folder / "model", None), str(folder / "one.png")).tolist()
 
 
 def make_checkpoint(folder: Path) -> Path:
