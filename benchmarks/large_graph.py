@@ -39,7 +39,7 @@ def train(nodes: int, edges: np.ndarray, solver: chimera.Solver | None) -> None:
     x = torch.randn(nodes, 8)
     near = torch.zeros(nodes, 2).index_add(0, edge_index[1], x[edge_index[0], :2])
     labels = (near > 0).long() @ torch.tensor([1, 2])
-    conv, head = chimera.ChimeraConv(8, 16, heads=1, state=4, solver=solver), torch.nn.Linear(16, CLASSES)
+    conv, head = chimera.ChimeraConv(8, 16, num_heads=1, state_size=4, solver=solver), torch.nn.Linear(16, CLASSES)
     optimizer = torch.optim.AdamW([*conv.parameters(), *head.parameters()], lr=1e-2)
     for step in range(STEPS):
         begin = time.perf_counter()

@@ -6,6 +6,7 @@
 """
 
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -85,4 +86,16 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     from mkdocs.config import load_config
 
     build.build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path), strict=True))
-    assert "Ten minutes" in (tmp_path / "tutorial" / "index.html").read_text()
+    assert "Ten minutes" in (tmp_path / "tutorial.html").read_text()
+    found = re.findall(r'href="([^"#]+)', (tmp_path / "index.html").read_text())
+    links = {link for link in found if "://" not in link}
+    assert "when.html" in links
+    for link in links:  # the site also works when it is opened from the file system
+        assert (tmp_path / link).is_file(), link
+
+
+def test_contributions_of_the_resolvent_are_those_of_the_records(capsys):
+    runpy.run_path(str(ROOT / "benchmarks" / "contributions.py"), run_name="__main__")
+    table = capsys.readouterr().out
+    assert table.count("\n") > 2
+    assert table in (ROOT / "docs" / "when.md").read_text()

@@ -54,6 +54,13 @@ def test_transformers_trainer(tmp_path, capsys):
     assert "loaded again" in capsys.readouterr().out
 
 
+def test_mamba2(capsys):
+    assert main_of("mamba2")(steps=12, length=96) < 3.6  # 4.6 for as many letters without knowing anything
+    out = capsys.readouterr().out
+    assert "accelerated 3 × Mamba2Mixer\n  mamba2_chunk_scan → chimera_ssm." in out
+    assert "it writes:\ndef mean(" in out
+
+
 def test_influence_draws(tmp_path):
     main_of("influence")(tmp_path)
     assert (tmp_path / "influence.png").stat().st_size > 10_000

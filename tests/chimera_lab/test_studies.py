@@ -76,7 +76,7 @@ def test_a_study_from_training_to_report_and_again(tmp_path):
 
 
 def test_rows_have_equal_parameters():
-    for value in (study(), find_study_of_images(), find_study("mazes")):
+    for value in (study(), find_study_of_images(), find_study("mazes"), find_study("pathfinder")):
         counts = [count_parameters(recipe) for recipe in value.recipes().values()]
         assert max(counts) <= 1.03 * counts[0]
         assert min(counts) >= 0.97 * counts[0]
@@ -179,7 +179,19 @@ def test_rows_that_diverged_are_reported_as_such():
 
 def test_names():
     laptop, paper = (
-        ["images", "mazes", "text", "graphs", "long-range", "molecules"],
+        [
+            "images",
+            "mazes",
+            "pathfinder",
+            "text",
+            "graphs",
+            "long-range",
+            "molecules",
+            "properties",
+            "scenes",
+            "trees",
+            "transfer",
+        ],
         ["imagenet", "imagenet-small", "c4"],
     )
     assert {*laptop, *paper, "peptides-func", "coco-sp"} < {*all_studies()}

@@ -10,7 +10,7 @@ import chimera_ssm as chimera
 from chimera_ssm.cpu import threads as thread_pool
 from chimera_ssm.cpu.availability import disable_kernels
 from chimera_ssm.ops import custom_ops, functional
-from chimera_ssm.ops.scan import cpu as scan_cpu
+from chimera_ssm.ops.scan import cpu_line
 from chimera_ssm.ops.sweep import cpu_state
 from tests.fuzz.cases import draw_case
 from tests.fuzz.layers import LayerCase, draw_layer, layer_differences
@@ -100,7 +100,7 @@ def _contexts(case):
         form = {"mask": functional.mix_by_mask, "state": functional.mix_by_state}[case.form]
         yield patch.multiple(functional, mix_by_mask=form, mix_by_state=form)
     if case.divided:
-        yield patch.multiple(scan_cpu, _CHUNK=16, _BUNDLE=3 * 16 * 16)
+        yield patch.multiple(cpu_line, _CHUNK=16, _BUNDLE=3 * 16 * 16)
         yield patch.object(cpu_state, "_division", lambda *args, **options: (16, 3))
     yield patch.object(thread_pool, "_WORTH_A_THREAD", 1)
 

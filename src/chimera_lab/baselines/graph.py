@@ -44,9 +44,9 @@ def _gcn_plus(config: ChimeraGraphConfig) -> nn.Module:
 
 
 def _gine(config: ChimeraGraphConfig) -> nn.Module:
-    if config.edge_features is None:
-        raise ValueError("mixer gine needs edge features; use gcn where there are none")
-    return ConvLayer(config, pyg_conv("gine", config.hidden_size))
+    """GINE, and GIN where there are no edge features."""
+    conv = pyg_conv("gine", config.hidden_size)
+    return ConvLayer(config, conv if config.edge_features is not None else pyg_nn().GINConv(conv.nn))
 
 
 def _gated_gcn(config: ChimeraGraphConfig) -> nn.Module:

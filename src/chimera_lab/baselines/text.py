@@ -16,6 +16,7 @@ from transformers import (
     RoFormerForMaskedLM,
 )
 
+from chimera_lab.baselines.local_attention import LocalConvBertConfig, LocalConvBertForMaskedLM
 from chimera_lab.baselines.m2 import M2
 from chimera_lab.baselines.matching import chimera_step, matching_width
 from chimera_lab.baselines.mlp_mixer import MLPMixer
@@ -35,7 +36,8 @@ def text_model(mixer: str, dropout: float = 0.1, **sizes: Any) -> PreTrainedMode
 
     Args:
         mixer: ``"chimera"``; ``"mlp"`` (MLP-Mixer) or ``"m2"`` (Monarch Mixer) in Chimera's block; or a model of
-            `transformers`: ``"bert"``, ``"bert_rotary"`` with rotary positions, or ``"fnet"``.
+            `transformers`: ``"bert"``, ``"bert_rotary"`` with rotary positions, ``"bert_conv"`` with Chimera's local
+            convolution, or ``"fnet"``.
         dropout: dropout of the models of `transformers`; the others have none.
         sizes: fields of `ChimeraTextConfig`; those that do not apply to a mixer are ignored. ``max_length`` is the
             number of positions of the models of `transformers`, and the maximal length of ``"mlp"``.
@@ -68,23 +70,28 @@ def match_text_parameters(mixer: str, target: int, **sizes: Any) -> dict[str, An
 
 
 #: Widths are multiples of these: BERT has at least two heads, rotary heads have pairs of features, M2 has four blocks.
-_STEPS = {"bert": 2, "bert_rotary": 4, "m2": 4}
+_STEPS = {"bert": 2, "bert_conv": 2, "bert_rotary": 4, "m2": 4}
 
 
 def _bert(sizes: ChimeraTextConfig, dropout: float) -> BertForMaskedLM:
-    return BertForMaskedLM(BertConfig(**_common(sizes, dropout), **_attention(sizes.hidden_size)))
+    return BertForMaskedLM(BertConfig(**_common(sizes, dropout), **attention_sizes(sizes.hidden_size)))
+
+
+def _bert_conv(sizes: ChimeraTextConfig, dropout: float) -> LocalConvBertForMaskedLM:
+    config = LocalConvBertConfig(**_common(sizes, dropout), **attention_sizes(sizes.hidden_size))
+    return LocalConvBertForMaskedLM(config)
 
 
 def _bert_rotary(sizes: ChimeraTextConfig, dropout: float) -> RoFormerForMaskedLM:
     """BERT with rotary position embeddings (Su et al. 2021)."""
-    return RoFormerForMaskedLM(RoFormerConfig(**_common(sizes, dropout), **_attention(sizes.hidden_size, 2)))
+    return RoFormerForMaskedLM(RoFormerConfig(**_common(sizes, dropout), **attention_sizes(sizes.hidden_size, 2)))
 
 
 def _fnet(sizes: ChimeraTextConfig, dropout: float) -> FNetForMaskedLM:
     return FNetForMaskedLM(FNetConfig(**_common(sizes, dropout)))
 
 
-def _attention(width: int, multiple: int = 1) -> dict[str, Any]:
+def attention_sizes(width: int, multiple: int = 1) -> dict[str, Any]:
     """Heads of about 64 features, or fewer if there would be less than four heads; their size is a multiple."""
     head = min(64, max(16, width // 4))
     sizes = [size for size in range(multiple, width + 1, multiple) if width % size == 0]
@@ -98,6 +105,7 @@ def _attention(width: int, multiple: int = 1) -> dict[str, Any]:
 _TRANSFORMERS: dict[str, Callable[[ChimeraTextConfig, float], PreTrainedModel]] = {
     "bert": _bert,
     "bert_rotary": _bert_rotary,
+    "bert_conv": _bert_conv,
     "fnet": _fnet,
 }
 

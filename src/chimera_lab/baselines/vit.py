@@ -92,14 +92,14 @@ class _AttentionReplacement(nn.Module):
         return self.mixer.mix(hidden_states), None
 
 
-def vit(sizes: ChimeraImageConfig, mixer: str | None = None) -> FlexibleViTForImageClassification:
-    """A Vision Transformer with the sizes of an image model; ``mixer`` replaces attention.
+def vit_fields(sizes: ChimeraImageConfig) -> dict[str, Any]:
+    """Fields of the configuration of a Vision Transformer with the sizes of an image model.
 
     Heads have 64 features, or fewer if there would be less than four heads; MLPs are four times as wide as the model.
     """
     width = sizes.hidden_size
     head = min(64, max(16, width // 4))
-    fields: dict[str, Any] = {
+    return {
         "hidden_size": width,
         "num_hidden_layers": sizes.num_hidden_layers,
         "num_attention_heads": max(1, width // head),
@@ -113,6 +113,3 @@ def vit(sizes: ChimeraImageConfig, mixer: str | None = None) -> FlexibleViTForIm
         "id2label": sizes.id2label,
         "label2id": sizes.label2id,
     }
-    if mixer is not None:
-        return MixerViTForImageClassification(MixerViTConfig(**fields, mixer=mixer, state_size=sizes.state_size))
-    return FlexibleViTForImageClassification(ViTConfig(**fields))

@@ -25,6 +25,7 @@ COMMANDS = {
     "list": "list recipes and models",
     "train": "train a recipe, or resume a run",
     "eval": "evaluate a run on its test data, or on other data",
+    "predict": "predict unlabelled images, texts or molecules with a trained model",
     "glue": "fine-tune a text model on the GLUE tasks with several seeds, and average the scores",
     "plan": "estimate time, memory and cost of a recipe on GPUs, and print the command that starts it there",
     "show": "draw the influence between pixels, words or atoms in a trained model, or draw a topology",

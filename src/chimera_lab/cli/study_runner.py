@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
@@ -17,9 +18,17 @@ from chimera_lab.training.recipe import RuntimeConfig
 
 
 def run_with_progress(
-    study: Study, folder: Path, jobs: int, machine: RuntimeConfig
+    study: Study, folder: Path, jobs: int, machine: RuntimeConfig, remark: Callable[[Path], str] = lambda run: ""
 ) -> tuple[dict[str, RowResult], dict[str, dict[str, RowResult]]]:
-    """Run a study and the studies that follow it; returns the results of both."""
+    """Run a study and the studies that follow it; returns the results of both.
+
+    Args:
+        study: the comparison.
+        folder: the folder of its runs.
+        jobs: parallel runs.
+        machine: how each run is computed.
+        remark: words to print when the run in a folder has ended.
+    """
     for follow_up in study.then.values():
         if follow_up.majority:
             create_task(follow_up.recipe).majority()  # if its data are missing, fail before an hour of training
@@ -27,9 +36,13 @@ def run_with_progress(
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         bar = progress.add_task("runs", total=count_steps(study))
-        workers = Workers(
-            jobs, lambda line: console.print(line, highlight=False), lambda _: progress.advance(bar), machine
-        )
+
+        def advance(run: str) -> None:
+            progress.advance(bar)
+            if words := remark(Path(run)):
+                console.print(words, highlight=False)
+
+        workers = Workers(jobs, lambda line: console.print(line, highlight=False), advance, machine)
         try:
             with held(folder):
                 results = run_study(study, folder, workers)

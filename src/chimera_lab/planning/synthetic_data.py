@@ -14,6 +14,7 @@ from chimera_lab.data.graph_store import GraphSample, GraphStore
 from chimera_lab.data.image import ImageData, Images
 from chimera_lab.data.molecules import CLASSES, LABELS, REGRESSION, feature_values
 from chimera_lab.data.samples import Part, Samples
+from chimera_lab.data.text import Masked, NextWords
 from chimera_lab.training.kinds import create_task
 from chimera_lab.training.recipe import Recipe
 from chimera_lab.training.task import Task
@@ -49,7 +50,11 @@ def task_without_data(recipe: Recipe) -> Task:
     task: Any = create_task(recipe)
     if recipe.kind == "image" and recipe.data in IMAGES:
         task.images = _images(*IMAGES[recipe.data], size=task.recipe.image_size, channels=task.recipe.num_channels)
-    elif recipe.kind == "text" and task.recipe.tokenizer in VOCABULARIES and task.recipe.max_tokens is not None:
+    elif (
+        recipe.kind in ("text", "causal")
+        and task.recipe.tokenizer in VOCABULARIES
+        and task.recipe.max_tokens is not None
+    ):
         task.text = _text(task.recipe.max_tokens, task.recipe.length, VOCABULARIES[task.recipe.tokenizer])
     elif recipe.kind == "graph" and recipe.data in GRAPHS:
         task.graphs = _graphs(GRAPHS[recipe.data])
@@ -92,6 +97,12 @@ class _Text(NamedTuple):
     train: Samples
     test: Samples
     tokenizer: _Tokenizer
+
+    def masked(self, part: Samples, rate: float) -> Samples:
+        return Masked(part, self.tokenizer, rate)
+
+    def next_words(self, part: Samples) -> Samples:
+        return NextWords(part, self.tokenizer)
 
 
 def _text(tokens: int, length: int, words: int) -> _Text:

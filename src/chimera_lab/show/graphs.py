@@ -19,9 +19,7 @@ def scene(trained: Trained, given: str | None) -> tuple[Scene, dict[str, Any]]:
     sample = trained.sample(given, "a molecule, as SMILES,")
     config = trained.model.config
     inputs = (
-        _inputs_from_smiles(str(given), config)
-        if sample is None
-        else {k: v for k, v in sample.items() if k != "labels"}
+        molecule_inputs(str(given), config) if sample is None else {k: v for k, v in sample.items() if k != "labels"}
     )
     x, edges = inputs["x"].numpy(), inputs["edge_index"].numpy()
     title = str(given) if sample is None else f"test graph {given or 0}"
@@ -33,7 +31,8 @@ def scene(trained: Trained, given: str | None) -> tuple[Scene, dict[str, Any]]:
     return Scene("graph", title, node, labels, drawing, prediction=_prediction(trained.model, inputs)), inputs
 
 
-def _inputs_from_smiles(smiles: str, config: Any) -> dict[str, Any]:
+def molecule_inputs(smiles: str, config: Any) -> dict[str, Any]:
+    """The inputs of a model for a molecule, with positions if the model has them."""
     x, edges, bonds = (a.astype(np.int64) for a in molecule_graph(smiles))
     inputs = {"x": x, "edge_index": edges, "edge_attr": bonds}
     if config.position_features:

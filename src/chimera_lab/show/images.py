@@ -20,7 +20,7 @@ from chimera_lab.training.files import reading
 def scene(trained: Trained, given: str | None) -> tuple[Scene, dict[str, Any]]:
     """The scene and the model inputs of an image file or of a test image, given by number."""
     sample = trained.sample(given, "an image file")
-    pixels = _read(trained, str(given)) if sample is None else sample["pixel_values"]
+    pixels = read_pixels(trained, str(given)) if sample is None else sample["pixel_values"]
     config, patch = trained.model.config, trained.model.config.patch_size
     rows, columns = (-(-side // patch) for side in pixels.shape[1:])
     with torch.no_grad():
@@ -41,7 +41,7 @@ def scene(trained: Trained, given: str | None) -> tuple[Scene, dict[str, Any]]:
     ), {"pixel_values": pixels[None]}
 
 
-def _read(trained: Trained, path: str) -> Tensor:
+def read_pixels(trained: Trained, path: str) -> Tensor:
     """The pixels of a file after the model's image processor."""
     from transformers import AutoImageProcessor
 

@@ -16,6 +16,7 @@ from chimera_ssm.nn import influence, resolvent_share
 _SCENES: dict[str, Callable[[Trained, str | None], tuple[Scene, dict[str, Any]]]] = {
     "chimera_image": images.scene,
     "chimera_text": texts.scene,
+    "chimera_causal": texts.scene,
     "chimera_graph": graphs.scene,
 }
 

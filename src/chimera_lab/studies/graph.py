@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from chimera_lab.data.transfer import NAMES
 from chimera_lab.recipes import find_recipe
 from chimera_lab.studies.figures import against_distance, learning_curves
 from chimera_lab.studies.study import Row, Section, Study
@@ -51,6 +52,17 @@ _BUILT: dict[str, dict[str, Any]] = {
     "GCN": {"mixer": "gcn"},
     "GCN plus": {"mixer": "gcn_plus"},
     "GINE": {"mixer": "gine"},
+    "GatedGCN": {"mixer": "gated_gcn"},
+    "GPS + Transformer": {"mixer": "gps"},
+}
+#: Rows on generated graphs, which have no edge features.
+_GIN, _NO_LOCAL = "GIN", "Chimera without local layer"
+_GENERATED: dict[str, dict[str, Any]] = {
+    "Chimera, exact": {},
+    "Chimera, L = I": {"resolvent": "identity"},
+    _NO_LOCAL: {"local": "none", "conv": False},
+    "GCN": {"mixer": "gcn"},
+    _GIN: {"mixer": "gine"},
     "GatedGCN": {"mixer": "gated_gcn"},
     "GPS + Transformer": {"mixer": "gps"},
 }
@@ -107,6 +119,15 @@ def _benchmark(data: str, metric: str) -> Study:
         ),
         figures={"learning-curves": learning_curves},
     )
+
+
+def _property_section(target: str) -> Section:
+    """A property of graphs; names of rows end in it, since each has its own models."""
+    rows = tuple(
+        Row(f"{name}, {target}", changes | {"data": f"properties:{target}"}) for name, changes in _GENERATED.items()
+    )
+    others = tuple(f"{name}, {target}" for name in (_GCN, _GIN, _GATED, _GPS))
+    return Section(f"{target.capitalize()}", rows, (f"{_EXACT}, {target}", others))
 
 
 STUDIES = {
@@ -176,4 +197,70 @@ STUDIES = {
         ),
     ),
     **{data: _benchmark(data, metric) for data, metric in _DATA.items()},
+    "properties": Study(
+        doc="Distances in PNA's random graphs of 25 to 35 nodes, two layers; labels divided by their maximum.",
+        recipe_name="graph/properties",
+        recipe=replace(find_recipe("graph/properties"), eval_every=100_000),
+        metric="log10_mse",
+        larger_is_better=False,
+        learning_rates=(1e-3, 3e-3),
+        sweep={"epochs": 4},
+        sections=tuple(_property_section(name) for name in ("distance", "eccentricity", "diameter")),
+    ),
+    "trees": Study(
+        doc="Tree-NeighborsMatch: the value of the root's key, trained on depths 2 to 6. Message passing has seven "
+        "layers, one more than the deepest tree; Chimera and GPS have two.",
+        recipe_name="graph/trees",
+        recipe=replace(find_recipe("graph/trees"), eval_every=100_000),
+        metric="accuracy",
+        learning_rates=(1e-3, 3e-3),
+        sweep={"epochs": 1},
+        sections=(
+            Section(
+                "Accuracy by depth",
+                tuple(
+                    Row(name, _GENERATED[name] | ({"num_hidden_layers": 7} if name in (_GCN, _GIN, _GATED) else {}))
+                    for name in _GENERATED
+                ),
+                (_EXACT, (_GCN, _GIN, _GATED, _GPS)),
+                evaluations={f"{depth} levels": {"data": f"trees:{depth}"} for depth in range(2, 7)},
+            ),
+        ),
+        figures={"accuracy-by-depth": against_distance},
+    ),
+    "scenes": Study(
+        doc="Which digit does each superpixel of a photograph with digits belong to? Classes of nodes, weighted.",
+        recipe_name="graph/scenes",
+        recipe=replace(find_recipe("graph/scenes"), eval_every=100_000),
+        metric="f1",
+        also=("accuracy",),
+        learning_rates=(1e-3, 3e-3),
+        sweep={"epochs": 4},
+        sections=(
+            Section(
+                NETWORKS,
+                tuple(Row(n, _BUILT[n]) for n in (_EXACT, _IDENTITY, _NO_CONV, _GCN, _GINE, _GATED, _GPS)),
+                (_EXACT, (_IDENTITY, _GCN, _GINE, _GATED, _GPS)),
+            ),
+        ),
+    ),
+    "transfer": Study(
+        doc="The colour of a node 3 to 50 hops away on rings, crossed rings and lollipops, three layers.",
+        recipe_name="graph/transfer",
+        recipe=replace(find_recipe("graph/transfer"), eval_every=100_000),
+        metric="accuracy",
+        learning_rates=(1e-3, 3e-3),
+        sweep={"epochs": 4},
+        sections=tuple(
+            Section(
+                title,
+                tuple(Row(name, _GENERATED[name]) for name in _GENERATED),
+                (_EXACT, (_GCN, _GIN, _GATED, _GPS)),
+                evaluations={f"{d} hops, {data}": {"data": f"{data}:{d}"} for d in (3, 5, 10, 20, 35, 50)},
+                note="The column test is of all three shapes.",
+            )
+            for title, data in zip(("Rings", "Crossed rings", "Lollipops"), NAMES, strict=True)
+        ),
+        figures={"accuracy-on-rings": against_distance},
+    ),
 }

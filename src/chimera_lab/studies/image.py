@@ -1,13 +1,16 @@
-"""Images: the paper's tables 2 and 3 and its sharing ablation, on Fashion-MNIST and ImageNet; mazes."""
+"""Images: the paper's tables 2 and 3 and its sharing ablation, on Fashion-MNIST and ImageNet; mazes, Pathfinder."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from chimera_lab.recipes import find_recipe
+from chimera_lab.studies.figures import against_distance
 from chimera_lab.studies.study import Row, Section, Study, differences
 
 MIXERS, TOPOLOGIES, SHARING = "Other mixers", "From two dimensions to one", "Which DAGs share B and C"
+CONVOLUTION = "What the resolvent and the convolution contribute"
+PATHS = "What paths contribute"
 
 
 def _row(name: str, changes: Mapping[str, Any], *paper: float) -> Row:
@@ -71,6 +74,51 @@ _AVERAGED: dict[str, Any] = {
     "matched": False,
 }
 
+_UNDIRECTED, _DAGS = "Chimera, undirected grid", "Chimera, four DAGs"
+
+
+def _paths(
+    first: str, second: tuple[str, Mapping[str, Any]], further: Mapping[str, Mapping[str, Any]], **evaluated: Any
+) -> tuple[Section, Section]:
+    """Pictures in which paths decide: two topologies, what the resolvent contributes, and ViT; then further rows."""
+    rows = {
+        first: {},
+        second[0]: second[1],
+        "Chimera, L = I": {"resolvent": "identity"},
+        "Chimera, no convolution": {"conv": False},
+        "ViT": {"mixer": "vit"},
+        "ViT with the convolution": {"mixer": "vit_conv"},
+    }
+    lines = {
+        "Chimera, fwd_rev": {"topology": "fwd_rev"},
+        "Chimera, fwd": {"topology": "fwd"},
+        "S4-ViT": {"mixer": "s4"},
+        "Hyena-ViT": {"mixer": "hyena"},
+    }
+    note = (
+        "All Chimeras have a convolution over 3 × 3 patches, except the row without one. With L = I, patches are "
+        "connected only by the convolution."
+    )
+    paths = Section(
+        PATHS,
+        tuple(Row(name, changes) for name, changes in rows.items()),
+        (first, ("Chimera, L = I", "ViT", "ViT with the convolution")),
+        note=note,
+        **evaluated,
+    )
+    others = Section(
+        "Lines, other mixers and settings",
+        tuple(Row(name, changes) for name, changes in {first: {}, **lines, **further}.items()),
+        (first, tuple(lines)),
+        note="S4 and Hyena are in Chimera's block.",
+        **evaluated,
+    )
+    return paths, others
+
+
+#: Both studies of paths.
+_GENERATED: dict[str, Any] = {"metric": "top1", "learning_rates": (1e-3, 3e-3)}
+
 STUDIES = {
     "images": Study(
         doc="Chimera and baselines on images as grids of patches, in the paper's comparisons, at a laptop's scale.",
@@ -87,6 +135,18 @@ STUDIES = {
                 {"mixer": "hyena"},
                 f"S4 and Hyena are in Chimera's block here, in ViT's at the paper's scale. {_NOTE}",
             ),
+            Section(
+                CONVOLUTION,
+                (
+                    Row("Chimera 2d", {}),
+                    Row("Chimera 2d, L = I", {"resolvent": "identity"}),
+                    Row("Chimera 2d, no convolution", {"conv": False}),
+                    Row("ViT", {"mixer": "vit"}),
+                    Row("ViT with the convolution", {"mixer": "vit_conv"}),
+                ),
+                note="In ViT with the convolution, queries, keys and values of the patches go through the convolution "
+                "over 3 × 3 patches that V, B and C go through in Chimera.",
+            ),
             replace(_SHARING, note=_NOTE),
             Section(
                 "Normalisers, and twice the image size",
@@ -99,32 +159,23 @@ STUDIES = {
         doc="Are two marked cells of a maze connected? Trained on mazes of 12 × 12 cells, tested on larger ones.",
         recipe_name="image/mazes",
         recipe=replace(find_recipe("image/mazes"), eval_every=100_000),
-        metric="top1",
-        learning_rates=(1e-3, 3e-3, 6e-3),
-        sweep={"epochs": 2},
-        sections=(
-            Section(
-                "Topologies and mixers",
-                (
-                    Row("Chimera, undirected grid", {}),
-                    Row("Chimera, undirected grid, step injection", {"injection": "step"}),
-                    Row("Chimera, four DAGs", {"topology": "2d"}),
-                    Row("Chimera, fwd_rev", {"topology": "fwd_rev"}),
-                    Row("Chimera, L = I", {"resolvent": "identity"}),
-                    Row("Chimera, undirected grid, no convolution", {"conv": False}),
-                    Row("ViT", {"mixer": "vit"}),
-                    Row("S4-ViT", {"mixer": "s4"}),
-                    Row("Hyena-ViT", {"mixer": "hyena"}),
-                ),
-                expected=(
-                    "Chimera, undirected grid",
-                    ("Chimera, four DAGs", "Chimera, fwd_rev", "Chimera, L = I", "ViT", "S4-ViT", "Hyena-ViT"),
-                ),
-                evaluations={f"{n} × {n}": {"data": f"mazes:{n}", "image_size": n} for n in (16, 24, 48)},
-                note="All Chimeras have a convolution over 3 × 3 cells, but for the row without one. With L = I cells "
-                "meet in the convolution alone.",
-            ),
+        sweep={"epochs": 1},
+        sections=_paths(
+            _UNDIRECTED,
+            (_DAGS, {"topology": "2d"}),
+            {"step injection": {"injection": "step"}, "mean pooling": {"pooling": "mean"}},
+            evaluations={f"{n} cells wide": {"data": f"mazes:{n}", "image_size": n} for n in (16, 24)},
         ),
+        figures={"accuracy-by-size": against_distance},
+        **_GENERATED,
+    ),
+    "pathfinder": Study(
+        doc="Are two dots at the ends of one dashed path? Pictures of 32 × 32 pixels in patches of 2 × 2.",
+        recipe_name="image/pathfinder",
+        recipe=replace(find_recipe("image/pathfinder"), eval_every=100_000),
+        sweep={"epochs": 2},
+        sections=_paths(_DAGS, (_UNDIRECTED, {"topology": "undirected"}), {}),
+        **_GENERATED,
     ),
     "imagenet": Study(
         doc="Chimera with 88 million parameters and baselines on ImageNet-1k, as in the paper.",

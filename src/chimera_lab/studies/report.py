@@ -21,7 +21,7 @@ _LEAD = (
     "deviations of the difference of two seeds, 2√(s₁² + s₂²)."
 )
 #: Metrics that are not fractions.
-_PLAIN = ("loss", "perplexity", "mae")
+_PLAIN = ("loss", "perplexity", "mae", "log10_mse")
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,26 @@ def _small_glue(name: str, train_limit: int) -> Study:
     )
 
 
+#: Rows on generated sequences, which are also tested at up to 256 tokens.
+_GENERATED: dict[str, dict[str, Any]] = {
+    "Chimera": {},
+    "L = I": {"resolvent": "identity"},
+    "Chimera without convolution": {"conv": False},
+    "BERT": {"mixer": "bert", "positions": 256},
+    "BERT, rotary positions": {"mixer": "bert_rotary", "positions": 256},
+    "BERT with the convolution": {"mixer": "bert_conv", "positions": 256},
+}
+
+
+def _sequences(task: str, evaluations: Mapping[str, Mapping[str, Any]]) -> Section:
+    """A task on generated sequences; names of rows end in it, since each has its own models."""
+    changes = differences(find_recipe("text/recall"), find_recipe(f"text/{task}"))
+    rows = tuple(Row(f"{name}, {task}", changes | row) for name, row in _GENERATED.items())
+    return Section(
+        task.capitalize(), rows, (f"Chimera, {task}", (f"L = I, {task}", f"BERT, {task}")), evaluations=evaluations
+    )
+
+
 _C4 = find_recipe("text/c4", "paper")
 
 
@@ -146,8 +166,12 @@ STUDIES = {
                     Row("Chimera, L = I", {"resolvent": "identity"}),
                     Row("Chimera without convolution", {"conv": False}),
                     Row("Chimera, L = I, without convolution", {"resolvent": "identity", "conv": False}),
+                    Row("BERT", _BERT),
+                    Row("BERT with the convolution", _BERT | {"mixer": "bert_conv"}),
                 ),
-                note="With L = I tokens meet in the convolution alone; without both they do not meet at all.",
+                note="With L = I tokens meet in the convolution alone; without both they do not meet at all. In BERT "
+                "with the convolution, queries, keys and values go through a convolution over 7 tokens, as V, B and C "
+                f"do in Chimera. {_POSITIONS}",
             ),
             Section(
                 f"Trained at length {_LENGTH}, tested at 512 and 2,048",
@@ -169,6 +193,22 @@ STUDIES = {
             "sst2": _small_glue("sst2", 3000),
             "mrpc": _small_glue("mrpc", 2000),
         },
+    ),
+    "sequences": Study(
+        doc="Generated sequences of 64 tokens (ListOps: 200): associative recall, selective copying, ListOps.",
+        recipe_name="text/recall",
+        recipe=replace(find_recipe("text/recall"), eval_every=100_000),
+        metric="accuracy",
+        learning_rates=(1e-3, 3e-3),
+        sweep={"epochs": 2},
+        sections=(
+            _sequences(
+                "recall",
+                {f"{4 * n} tokens, {n // 2} pairs": {"data": f"recall:{n // 2}", "length": 4 * n} for n in (32, 64)},
+            ),
+            _sequences("copying", {f"{n} tokens": {"length": n} for n in (128, 256)}),
+            _sequences("listops", {}),
+        ),
     ),
     "c4": Study(
         doc="Masked words of C4 with 110 million parameters, layers controlled with 70, and GLUE, as in the paper.",

@@ -10,11 +10,25 @@ from chimera_lab.data.samples import contents
 from chimera_lab.training.module import TrainingModule
 from chimera_lab.training.run import Run
 from chimera_lab.training.task import Task
+from chimera_ssm.models.base import ChimeraPreTrainedModel
+from chimera_ssm.models.card import write_card
 
 
 def export_model(run: Run, module: TrainingModule, which: str) -> None:
     """Write model/ with the weights ``"raw"`` or ``"ema"``."""
     write_folder(run.model, lambda folder: module.task.save(module.weights()[which], folder))
+
+
+def write_model_card(run: Run, module: TrainingModule, which: str) -> None:
+    """Replace README.md in model/ by one with the data and the metrics of the weights there."""
+    if not isinstance(module.model, ChimeraPreTrainedModel):  # baselines of other libraries have cards of their own
+        return
+    averaged = {name.removesuffix("_ema"): x for name, x in module.results.items() if name.endswith("_ema")}
+    trained = {name: x for name, x in module.results.items() if not name.endswith("_ema")}
+    # Of the best weights, those of an earlier evaluation, only the monitored metric is known.
+    metrics = {"raw": trained, "ema": averaged}.get(which, {})
+    data = f"`{run.recipe.data}`, with the recipe `{run.name}`; config.yaml of the run has all settings."
+    write_card(module.model, run.model, data=data, metrics=metrics, command=f"chimera train {run.name}")
 
 
 def save_metadata(run: Run, module: TrainingModule) -> None:

@@ -12,7 +12,7 @@ from lightning.pytorch.callbacks import Callback
 from chimera_lab.data.samples import Samples
 from chimera_lab.training import checkpoints
 from chimera_lab.training.callback import RunCallback
-from chimera_lab.training.export import export_model, fingerprint, save_metadata
+from chimera_lab.training.export import export_model, fingerprint, save_metadata, write_model_card
 from chimera_lab.training.files import write_json
 from chimera_lab.training.kinds import create_task
 from chimera_lab.training.loaders import RunData, evaluation_batches, loader, train_and_evaluation
@@ -163,6 +163,7 @@ def _finish(run: Run, module: TrainingModule, evaluated_on: str, callback: RunCa
         export_model(run, _module_of(run, last, state, module.task), which)
     else:
         which = "best"
+    write_model_card(run, module, which)
     result = _summary(run, module, evaluated_on, callback)
     result |= {"metrics": module.results, "model": which, "best": module.best}
     write_json(run.folder / "result.json", result)

@@ -72,6 +72,28 @@ class MeanAbsoluteError(Metric):
         return self.total / self.count
 
 
+class LogSquaredError(Metric):
+    """``log₁₀`` of the mean of ``(prediction − target)²`` over all targets that are known."""
+
+    total: Tensor
+    count: Tensor
+
+    def __init__(self, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+        self.add_state("count", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+
+    def update(self, predictions: Tensor, targets: Tensor) -> None:
+        """Predictions and targets ``[B, targets]``, NaN where unknown."""
+        known = ~targets.isnan()
+        self.total += (predictions - targets)[known].double().square().sum()
+        self.count += known.sum()
+
+    def compute(self) -> Tensor:
+        """The logarithm."""
+        return (self.total / self.count).log10()
+
+
 class MacroF1(Metric):
     """Mean over classes of F1, of the classes that occur in labels or predictions.
 

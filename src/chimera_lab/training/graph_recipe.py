@@ -31,7 +31,8 @@ class GraphRecipe(_Model, Recipe):
         def __init__(self, **settings: Any) -> None: ...
 
     data: str = setting(
-        "nci", "nci, rings:1-16, an LRGB name, superpixels:FOLDER, a csv or folder of molecules, or pyg:Class/name",
+        "nci",
+        "nci, transfer:3-50, trees:2-6, properties:distance, scenes, an LRGB name, superpixels:…, csv, folder, pyg:…",
         at_eval=True, place=("nci", "superpixels:"),
     )  # fmt: skip
     mixer: Literal["chimera", "gcn", "gcn_plus", "gine", "gated_gcn", "gps"] = setting(
@@ -45,6 +46,7 @@ class GraphRecipe(_Model, Recipe):
     )
     bad_smiles: Literal["refuse", "skip"] = setting("refuse", "csv: treatment of unreadable molecules", at_eval=True)
     segments: int = setting(300, "superpixels: approximate number of regions per image", least=2, at_eval=True)
+    loss: Literal["absolute", "squared"] = setting("absolute", "regression: the error to minimize")
     walks: int = setting(0, "number of random-walk return probabilities given to the model", least=0)
     eigenvectors: int = setting(0, "number of Laplacian eigenvectors given to the model", least=0)
 

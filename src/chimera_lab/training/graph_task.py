@@ -14,10 +14,10 @@ from torch import nn
 from chimera_lab.baselines import matching_width  # and registers the baseline mixers
 from chimera_lab.data.graph import load_graphs
 from chimera_lab.data.graph_data import GraphData
-from chimera_lab.data.molecules import CLASSES, LABELS
+from chimera_lab.data.molecules import CLASSES, LABELS, REGRESSION
 from chimera_lab.data.samples import Samples
 from chimera_lab.training.files import read_json, write_json
-from chimera_lab.training.graph_metrics import Accuracy, AveragePrecision, MacroF1, MeanAbsoluteError
+from chimera_lab.training.graph_metrics import Accuracy, AveragePrecision, LogSquaredError, MacroF1, MeanAbsoluteError
 from chimera_lab.training.graph_recipe import GraphRecipe
 from chimera_lab.training.saving import save_model
 from chimera_lab.training.task import StepOutput, Task
@@ -32,7 +32,7 @@ FACTS = (
 
 
 class GraphTask(Task):
-    """Labels of graphs or nodes: average precision, absolute error, or macro F1.
+    """Labels of graphs or nodes: average precision, absolute or squared error, or macro F1.
 
     Args:
         recipe: data and model.
@@ -61,12 +61,13 @@ class GraphTask(Task):
     @property
     def monitor(self) -> str:  # ty: ignore[incompatible-property-override]
         """The benchmark's metric for this kind of labels."""
-        return {LABELS: "ap", CLASSES: "f1"}.get(self.graphs.problem_type, "mae")
+        error = "log10_mse" if self.recipe.loss == "squared" else "mae"
+        return {LABELS: "ap", CLASSES: "f1"}.get(self.graphs.problem_type, error)
 
     @property
     def larger_is_better(self) -> bool:  # ty: ignore[incompatible-property-override]
         """Errors are better when small."""
-        return self.monitor != "mae"
+        return self.monitor not in ("mae", "log10_mse")
 
     def train_samples(self) -> Samples:
         return self.graphs.train
@@ -130,7 +131,11 @@ class GraphTask(Task):
     def step(self, model: nn.Module, batch: dict[str, Any]) -> StepOutput:
         labels = batch["labels"]
         output = model(**batch)
-        return StepOutput(output.loss, len(labels), output.logits.detach().float(), labels, {})
+        loss = output.loss
+        if self.recipe.loss == "squared" and self.facts["problem_type"] == REGRESSION:
+            scale = 1.0 if self.facts["label_std"] is None else labels.new_tensor(self.facts["label_std"])
+            loss = ((output.logits - labels) / scale)[~labels.isnan()].square().mean()
+        return StepOutput(loss, len(labels), output.logits.detach().float(), labels, {})
 
     def metrics(self) -> dict[str, Metric]:
         if self.graphs.problem_type == LABELS:
@@ -138,7 +143,8 @@ class GraphTask(Task):
         if self.graphs.problem_type == CLASSES:
             classes = self.facts["num_labels"]
             return {"f1": MacroF1(classes), "accuracy": Accuracy(classes)}
-        return {"mae": MeanAbsoluteError()}
+        error = {"log10_mse": LogSquaredError()} if self.recipe.loss == "squared" else {}
+        return {"mae": MeanAbsoluteError(), **error}
 
     def save(self, model: nn.Module, folder: Path) -> None:
         """In the format of `transformers`."""

@@ -27,8 +27,8 @@ class ImageRecipe(_Model, Recipe):
         def __init__(self, **settings: Any) -> None: ...
 
     data: str = setting(
-        "digits", "digits, mazes:12, fashion-mnist, imagenet, or a folder (train/<class>/<image>)", at_eval=True,
-        place=("digits", "fashion-mnist", "imagenet"),
+        "digits", "digits, mazes:12, pathfinder:32, fashion-mnist, imagenet, or a folder (train/<class>/<image>)",
+        at_eval=True, place=("digits", "fashion-mnist", "imagenet"),
     )  # fmt: skip
     image_size: int = setting(8, "side that images are resized to, in pixels", least=1, at_eval=True)
     num_channels: int = setting(1, "3 for colour, 1 for greyscale", least=1, most=3)
@@ -38,8 +38,8 @@ class ImageRecipe(_Model, Recipe):
         1.0, "fraction of the shorter side kept in evaluation; 1: the whole image", above=0, most=1, at_eval=True
     )
 
-    mixer: Literal["chimera", "s4", "hyena", "vit", "s4_vit", "hyena_vit"] = setting(
-        "chimera", "Chimera or a baseline; …_vit: in ViT's layers"
+    mixer: Literal["chimera", "s4", "hyena", "vit", "vit_conv", "s4_vit", "hyena_vit"] = setting(
+        "chimera", "Chimera or a baseline; …_vit: in ViT's layers; vit_conv: ViT with Chimera's convolution"
     )
 
     crop_scale: float = setting(1.0, "smallest area of a random crop, as a fraction; 1: no crops", above=0, most=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from chimera_lab.training.causal_recipe import CausalRecipe
+from chimera_lab.training.causal_task import CausalTask
 from chimera_lab.training.glue_recipe import GlueRecipe
 from chimera_lab.training.glue_task import GlueTask
 from chimera_lab.training.graph_recipe import GraphRecipe
@@ -13,8 +15,12 @@ from chimera_lab.training.task import Task
 from chimera_lab.training.text_recipe import TextRecipe
 from chimera_lab.training.text_task import TextTask
 
-_RECIPES: dict[str, type[Recipe]] = {cls.kind: cls for cls in (ImageRecipe, TextRecipe, GlueRecipe, GraphRecipe)}
-_TASKS: dict[str, type[Task]] = {"image": ImageTask, "text": TextTask, "glue": GlueTask, "graph": GraphTask}
+_RECIPES: dict[str, type[Recipe]] = {
+    cls.kind: cls for cls in (ImageRecipe, TextRecipe, CausalRecipe, GlueRecipe, GraphRecipe)
+}
+_TASKS: dict[str, type[Task]] = {
+    "image": ImageTask, "text": TextTask, "causal": CausalTask, "glue": GlueTask, "graph": GraphTask,
+}  # fmt: skip
 
 
 def recipe_class(kind: str) -> type[Recipe]:

@@ -1,4 +1,4 @@
-"""The settings of masked language modelling."""
+"""The settings of a text corpus, and of masked language modelling."""
 
 from __future__ import annotations
 
@@ -21,7 +21,20 @@ _Model: Any = model_settings(
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextRecipe(_Model, Recipe):
+class CorpusRecipe(Recipe):
+    """Text, as blocks of tokens."""
+
+    text_column: str = setting("text", "column of the text in jsonl and parquet files", at_eval=True)
+    max_tokens: int | None = setting(None, "number of tokens to use; required for streams", least=1)
+    tokenizer: str = setting(
+        "auto", "a vocab.txt, a tokenizer's folder or name; auto: a new WordPiece vocabulary", place=("auto",)
+    )
+    vocab_size: int = setting(4096, "size of a new vocabulary, which contains at least all letters", least=100)
+    length: int = setting(128, "tokens per sample", least=3, at_eval=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextRecipe(_Model, CorpusRecipe):
     """Masked words of text, as a line of tokens."""
 
     kind: ClassVar[str] = "text"
@@ -31,19 +44,14 @@ class TextRecipe(_Model, Recipe):
         def __init__(self, **settings: Any) -> None: ...
 
     data: str = setting(
-        "pydoc", "pydoc, wikitext-2, c4, or a file or folder of text, jsonl or parquet files", at_eval=True,
-        place=("pydoc", "wikitext-2", "c4"),
+        "pydoc", "pydoc, wikitext-2, c4, recall:8, copying:16, listops, or a file or folder of text, jsonl or parquet",
+        at_eval=True, place=("pydoc", "wikitext-2", "c4"),
     )  # fmt: skip
-    text_column: str = setting("text", "column of the text in jsonl and parquet files", at_eval=True)
-    max_tokens: int | None = setting(None, "number of tokens to use; required for streams", least=1)
-    tokenizer: str = setting(
-        "auto", "a vocab.txt, a tokenizer's folder or name; auto: a new WordPiece vocabulary", place=("auto",)
-    )
-    vocab_size: int = setting(4096, "size of a new vocabulary, which contains at least all letters", least=100)
-    length: int = setting(128, "tokens per sample", least=3, at_eval=True)
     mask: float = setting(0.3, "fraction of words masked in training", above=0, most=1)
     eval_mask: float = setting(0.15, "fraction of words masked in evaluation", above=0, most=1, at_eval=True)
 
-    mixer: Literal["chimera", "mlp", "m2", "bert", "bert_rotary", "fnet"] = setting("chimera", "Chimera or a baseline")
+    mixer: Literal["chimera", "mlp", "m2", "bert", "bert_rotary", "bert_conv", "fnet"] = setting(
+        "chimera", "Chimera or a baseline; bert_conv: BERT with Chimera's convolution"
+    )
     positions: int | None = setting(None, "maximum length of baselines with positions; none: length", least=1)
     dropout: float = setting(0.1, "dropout of BERT and FNet; the other models have none", least=0, below=1)

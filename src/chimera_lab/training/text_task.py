@@ -12,7 +12,8 @@ from torch.nn import functional as F
 
 from chimera_lab.baselines import match_text_parameters, text_model
 from chimera_lab.data.samples import Samples
-from chimera_lab.data.text import IGNORED, Masked, TextData, load_text
+from chimera_lab.data.sequences import SequenceData, is_generated, load_sequences
+from chimera_lab.data.text import IGNORED, TextData, load_text
 from chimera_lab.training.files import require
 from chimera_lab.training.perplexity import Perplexity
 from chimera_lab.training.saving import max_tokens, save_tokenizer, save_with_tokenizer
@@ -36,20 +37,22 @@ class TextTask(Task):
         self.recipe, self.own_data = recipe, True
 
     @cached_property
-    def text(self) -> TextData:
+    def text(self) -> TextData | SequenceData:
         """Blocks of tokens and the tokenizer, loaded when first used."""
         r = self.recipe
+        if is_generated(r.data):
+            return load_sequences(r.data, r.length)
         return load_text(r.data, r.length, r.tokenizer, r.vocab_size, r.text_column, r.max_tokens)
 
-    def train_samples(self) -> Masked:
-        return Masked(self.text.train, self.text.tokenizer, self.recipe.mask)
+    def train_samples(self) -> Samples:
+        return self.text.masked(self.text.train, self.recipe.mask)
 
-    def plain_train_samples(self) -> Masked:
-        return Masked(self.text.train, self.text.tokenizer, self.recipe.eval_mask)
+    def plain_train_samples(self) -> Samples:
+        return self.text.masked(self.text.train, self.recipe.eval_mask)
 
-    def test_samples(self) -> Masked:
+    def test_samples(self) -> Samples:
         blocks = self.text.test if self.own_data else self.text.unseen
-        return Masked(blocks, self.text.tokenizer, self.recipe.eval_mask)
+        return self.text.masked(blocks, self.recipe.eval_mask)
 
     def parts(self) -> tuple[Samples, Samples]:
         return self.text.train, self.text.test
@@ -97,11 +100,15 @@ class TextTask(Task):
             raise ValueError(f"the model has {limit} positions, found {ids.shape[1]} tokens: shorten length")
         masked = labels != IGNORED
         targets = labels[masked]
-        logits = parts.cls(parts.base_model(input_ids=ids).last_hidden_state[masked]).float()
+        logits = self.scores(parts, ids, masked)
         count = len(targets)
         loss = F.cross_entropy(logits, targets, reduction="sum") / max(1, count)
         right = (logits.detach().argmax(-1) == targets).sum() / max(1, count)
         return StepOutput(loss, count, logits.detach(), targets, {"accuracy": right})
+
+    def scores(self, model: Any, ids: Tensor, chosen: Tensor) -> Tensor:
+        """Scores ``[n, vocab_size]`` in float32 at the ``chosen`` places of ``ids [B, T]``."""
+        return model.cls(model.base_model(input_ids=ids).last_hidden_state[chosen]).float()
 
     def metrics(self) -> dict[str, Metric]:
         from torchmetrics.classification import MulticlassAccuracy

@@ -41,7 +41,10 @@ def test_parameters_match_across_topologies(topology):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: baselines.image_classifier("mlp"), "one of chimera, s4, hyena, vit, s4_vit, hyena_vit; found 'mlp'"),
+        (
+            lambda: baselines.image_classifier("mlp"),
+            "one of chimera, s4, hyena, vit, vit_conv, s4_vit, hyena_vit; found 'mlp'",
+        ),
         (lambda: baselines.match_parameters("mlp", 10), "mixer must be one of"),
         (
             lambda: baselines.match_parameters("s4", 10, **SIZES),

@@ -16,6 +16,7 @@ from chimera_lab import baselines, cli
 from chimera_lab.cli.bench import (
     cases,
     isolated,
+    mamba_workloads,
     measure,
     memory,
     model_workloads,
@@ -210,6 +211,37 @@ def test_whole_models_are_measured_if_asked_for():
     assert [case.name for case in cases.pick(["image-512"])] == ["image-512"]
     assert [case.name for case in cases.pick(["small"], models=True)] == ["small", *images, *texts]
     assert all(case.memory != case.forward_only for case in cases.MODELS.values())
+
+
+def test_a_group_is_measured_if_asked_for():
+    assert [case.name for case in cases.pick(["mamba2"])] == list(cases.MAMBA2)
+    assert [case.name for case in cases.pick(["mamba2-step", "small"])] == ["small", "mamba2-step"]
+    with pytest.raises(ValueError, match="unknown case 'mamba3', did you mean 'mamba2'"):
+        cases.pick(["mamba3"])
+
+
+def test_mamba2_scans_agree():
+    ours, theirs = (mamba_workloads.MambaScan(own, 40, 4, 2).build() for own in (True, False))
+    for found, expected in zip(ours.function(), theirs.function(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    grads = [torch.autograd.grad(steps.function(), steps.leaves, steps.gradient) for steps in (ours, theirs)]
+    for found, expected in zip(*grads, strict=True):
+        assert (found - expected).abs().max() < 1e-4 * expected.abs().max()
+    ours.forward_backward()
+
+
+def test_mamba2_models_agree(monkeypatch):
+    whole = mamba_workloads.mamba2_model
+    small = {"hidden_size": 32, "num_hidden_layers": 2, "num_heads": 8, "head_dim": 8, "state_size": 16}
+    monkeypatch.setattr(mamba_workloads, "mamba2_model", lambda ours: whole(ours, **small))
+    ours, theirs = (mamba_workloads.MambaModel(own, 24).build() for own in (True, False))
+    assert ours.function().item() == pytest.approx(theirs.function().item(), rel=1e-5)
+    with torch.no_grad():
+        assert ours.function().item() == pytest.approx(theirs.function().item(), rel=1e-5)
+    ours.forward_backward()
+    with torch.no_grad():
+        steps = [mamba_workloads.MambaStep(own).build().function() for own in (True, False)]
+    torch.testing.assert_close(*steps, rtol=1e-4, atol=1e-4)
 
 
 def test_a_training_step_has_a_loss_and_all_gradients(monkeypatch):

@@ -6,13 +6,15 @@ import signal
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from filelock import FileLock
 
 from chimera_lab import cli, studies
-from chimera_lab.cli.reproduce import cost
+from chimera_lab.cli.reproduce import cost, duration
+from chimera_lab.cli.reproduce.duration import Countdown, in_words
 from chimera_lab.planning.synthetic_data import task_without_data
 from chimera_lab.studies.study import Row, Section
 from tests import browser
@@ -83,6 +85,33 @@ def test_a_run_that_diverges_is_a_row_of_the_report(monkeypatch, tmp_path, capsy
     assert found["tiny"]["Chimera"]["figures"]["test"]["top1"] == [None]
     log = (tmp_path / "tiny" / "chimera" / "seed-0" / "log.txt").read_text(encoding="utf-8")
     assert log.count("training diverged") == 1
+
+
+def test_a_dry_run_trains_nothing(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(studies, "all_studies", lambda: {"tiny": study()})
+    assert cli.main(["reproduce", "tiny", "--out", str(tmp_path), "--dry-run"]) == 0
+    printed = capsys.readouterr().out
+    assert "2 models, 4 training runs, 2 evaluations" in printed
+    assert "4 training runs are left, about" in printed
+    assert not (tmp_path / "tiny").exists()
+    assert cli.main(["reproduce", "tiny", "--out", str(tmp_path), "--dry-run", "--section", "Again"]) == 0
+    assert "1 models, 2 training runs" in capsys.readouterr().out
+    assert cli.main(["reproduce", "tiny", "--dry-run", "--section", "Mixer"]) == 2
+    assert "unknown section 'Mixer', did you mean 'Mixers'?" in capsys.readouterr().err
+
+
+def test_countdown(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(duration, "monotonic", lambda: now[0])
+    countdown = Countdown({Path("a"): 60.0, Path("b"): 60.0, Path("c"): 600.0})
+    assert in_words(countdown.total) == "12 min"
+    assert countdown.finish(Path("elsewhere")) == ""
+    now[0] = 120.0  # twice as long as expected
+    assert countdown.finish(Path("a")) == "run 1 of 3, about 22 min left"
+    now[0] = 240.0
+    assert countdown.finish(Path("b")) == "run 2 of 3, about 20 min left"
+    assert countdown.finish(Path("c")) == "run 3 of 3"
+    assert in_words(4 * 3600 + 61) == "4 h 2 min"
 
 
 def test_a_study_that_is_under_way_is_not_begun_again(monkeypatch, tmp_path, capsys):

@@ -121,7 +121,7 @@ def test_bad_texts_are_one_line(name, content, options, message, capsys, tmp_pat
         (["--ema", "2"], "ema must be below 1, found 2.0"),
         (
             ["--mixer", "attention"],
-            "mixer must be one of chimera, s4, hyena, vit, s4_vit, hyena_vit, found 'attention'",
+            "mixer must be one of chimera, s4, hyena, vit, vit_conv, s4_vit, hyena_vit, found 'attention'",
         ),
     ],
 )

@@ -24,7 +24,7 @@ def results(study):
     }
 
 
-@pytest.mark.parametrize("name", ["graphs", "long-range", "molecules"])
+@pytest.mark.parametrize("name", ["graphs", "long-range", "molecules", "properties", "trees", "transfer"])
 def test_rows_have_equal_parameters(name, tmp_path):
     study = find_study(name)
     data = {"data": "rings:1"} if name == "long-range" else {}
@@ -36,7 +36,10 @@ def test_rows_have_equal_parameters(name, tmp_path):
         )
         data = {"data": str(path), "targets": "a,b,c,d,e,f,g,h,i,j", "problem": "multi_label_classification"}
     recipes = replace(study, recipe=replace(study.recipe, **data)).recipes()
-    assert len(recipes) == {"graphs": 10, "long-range": 9, "molecules": 8}[name]
+    assert (
+        len(recipes)
+        == {"graphs": 10, "long-range": 9, "molecules": 8, "properties": 21, "trees": 7, "transfer": 7}[name]
+    )
     counts = [count_parameters(recipe) for recipe in recipes.values()]
     assert max(counts) <= 1.03 * counts[0]
     assert min(counts) >= 0.97 * counts[0]
@@ -93,7 +96,7 @@ def test_learning_curves(tmp_path):
     assert len(figure.legends[0].get_texts()) == 10
 
 
-@pytest.mark.parametrize("name", ["graphs", "long-range", "molecules", "images", "text"])
+@pytest.mark.parametrize("name", ["graphs", "long-range", "molecules", "properties", "transfer", "images"])
 def test_rows_have_folders_of_their_own(name, tmp_path):
     study = find_study(name)
     assert len({run_folder(tmp_path, row.name, "seed-0") for row in study.rows}) == len(study.rows)

@@ -180,3 +180,18 @@ def test_fewer_classes_can_be_evaluated_and_other_graphs_are_refused(tmp_path, d
     assert found.samples == 3
     with pytest.raises(ValueError, match="rings:1-4 does not fit the run: node_features of its graphs is"):
         evaluate(run, replace(recipe, data="rings:1-4"), latest_checkpoint(run))
+
+
+def test_the_squared_error_is_minimized_and_reported(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("chimera_lab.data.properties.COUNTS", {"train": 8, "val": 2, "test": 4})
+    recipe = GraphRecipe(data="properties:distance", mixer="gine", loss="squared", hidden_size=8, epochs=1)
+    task = create_task(recipe)
+    assert (task.monitor, task.larger_is_better) == ("log10_mse", False)
+    samples, model = task.test_samples(), task.build_model(recipe).eval()
+    output = task.step(model, samples.collate([samples.sample(k) for k in range(4)]))
+    error = (output.predictions - output.targets).square().mean()
+    assert output.loss.item() == pytest.approx(error.item() / task.facts["label_std"][0] ** 2, rel=1e-4)
+    metric = task.metrics()["log10_mse"]
+    metric.update(output.predictions, output.targets)
+    assert metric.compute().item() == pytest.approx(error.log10().item(), rel=1e-4)

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from chimera_lab.cli.bench.cases import CASES, MODELS
+from chimera_lab.cli.bench.cases import GROUPS, KNOWN
 
 EXAMPLE = "chimera bench --quick --only grid-14 molecules --json bench.json"
 
@@ -14,7 +14,7 @@ EXAMPLE = "chimera bench --quick --only grid-14 molecules --json bench.json"
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Declare the options."""
     parser.add_argument("--quick", action="store_true", help="about 1 s for each case instead of 6")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help=f"only these cases of {', '.join(CASES | MODELS)}")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help=f"only these cases of {', '.join([*KNOWN, *GROUPS])}")
     parser.add_argument("--models", action="store_true", help="also measure whole models, which takes minutes each")
     parser.add_argument("--threads", type=_positive, metavar="N", help="threads of PyTorch (its default)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results to this file")

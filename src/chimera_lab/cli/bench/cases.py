@@ -7,6 +7,7 @@ from functools import partial
 
 import chimera_ssm as chimera
 from chimera_lab.cli.bench import topologies
+from chimera_lab.cli.bench.mamba_workloads import MambaModel, MambaScan, MambaStep
 from chimera_lab.cli.bench.model_workloads import ImageStep, TextStep
 from chimera_lab.cli.bench.workloads import Attention, DenseInverse, Masks, Mix, Workload
 from chimera_ssm.errors import unknown_name
@@ -91,12 +92,33 @@ MODELS = {
     )
 }  # fmt: skip
 
+_FALLBACK = "transformers"
+
+#: Mamba-2 against the fallback of transformers, which takes seconds for a call; measured only on request.
+MAMBA2 = {
+    case.name: case
+    for case in (
+        *(Case(f"mamba2-scan-{heads}", f"scan of {length:,} tokens, {heads} heads of 64, N 128, {groups} groups",
+               _FALLBACK, MambaScan(True, length, heads, groups), MambaScan(False, length, heads, groups),
+               1 / forward, 1 / backward, memory=True)
+          for length, heads, groups, forward, backward in ((2048, 24, 1, 9, 5), (2048, 80, 1, 15, 8),
+                                                           (4096, 128, 8, 18, 8))),
+        Case("mamba2-model", "Mamba-2 of 130M parameters, accelerated, 2,048 tokens", _FALLBACK,
+             MambaModel(True, 2048), MambaModel(False, 2048), 1 / 3, 1 / 2.5),
+        Case("mamba2-step", "a decoding step of the same model", _FALLBACK,
+             MambaStep(True), MambaStep(False), 1, forward_only=True),
+    )
+}  # fmt: skip
+
+#: Every case, and names for several.
+KNOWN, GROUPS = CASES | MODELS | MAMBA2, {"mamba2": tuple(MAMBA2)}
+
 
 def pick(names: list[str] | None, models: bool = False) -> list[Case]:
-    """The cases with these names (default: all of `CASES`), and all of `MODELS` on request, in registration order."""
-    known = CASES | MODELS
+    """The cases or groups of these names (default: `CASES`), and `MODELS` on request, in registration order."""
     for name in names or ():
-        if name not in known:
-            raise ValueError(unknown_name("case", name, known))
-    wanted = [*(CASES if names is None else names), *(MODELS if models else ())]
-    return [case for case in known.values() if case.name in wanted]
+        if name not in KNOWN and name not in GROUPS:
+            raise ValueError(unknown_name("case", name, (*KNOWN, *GROUPS)))
+    chosen = [case for name in names or () for case in GROUPS.get(name, (name,))]
+    wanted = [*(CASES if names is None else chosen), *(MODELS if models else ())]
+    return [case for case in KNOWN.values() if case.name in wanted]

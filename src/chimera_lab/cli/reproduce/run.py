@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from chimera_lab import studies
 from chimera_lab.cli.options import given_settings
 from chimera_lab.cli.reports import write_report
 from chimera_lab.cli.reproduce import DEFAULT_MACHINE, DEFAULT_OUT, cost, page
+from chimera_lab.cli.reproduce.duration import announce
 from chimera_lab.cli.study_runner import run_with_progress
 from chimera_lab.studies.report import Block, markdown, report
 from chimera_lab.studies.study import Study
@@ -32,10 +34,27 @@ COST = "cost"
 def run(args: argparse.Namespace) -> None:
     """Run what a table needs, or continue it, and write its report."""
     if args.name is None:
-        _refuse(args, "name a table or study, or for a list of them", "scale", "data", "out", "jobs", "docs")
+        _refuse(
+            args,
+            "name a table or study, or for a list of them",
+            "scale",
+            "data",
+            "out",
+            "jobs",
+            "docs",
+            "dry_run",
+            "section",
+        )
         _print_list()
     elif args.name == COST:
-        _refuse(args, "cost is measured on data that come with the package or on synthetic data:", "data", "jobs")
+        _refuse(
+            args,
+            "cost is measured on data that come with the package or on synthetic data:",
+            "data",
+            "jobs",
+            "dry_run",
+            "section",
+        )
         cost.run(args)
     else:
         _run_studies(args)
@@ -46,15 +65,30 @@ def _run_studies(args: argparse.Namespace) -> None:
         raise ValueError(unknown_name("table or study", args.name, names))
     machine, jobs = replace(DEFAULT_MACHINE, **given_settings(args, RuntimeConfig())), _jobs(args)
     chosen = studies.find_studies(args.name, args.scale)
+    if args.section is not None:
+        chosen = {name: _part(study, args.section) for name, study in chosen.items()}
     if args.data is not None:
         data = str(Path(args.data).expanduser().absolute())  # runs are resumed from any folder
         chosen = {name: study.on(data) for name, study in chosen.items()}
     command = f"chimera reproduce {args.name}"
+    command += f" --section {shlex.quote(args.section)}" * bool(args.section)
     command += f" --scale {args.scale}" * bool(args.scale) + " --data FOLDER" * bool(args.data)
+    if args.dry_run:
+        for name, study in chosen.items():
+            announce(name, study, args.out / name)
+        return
     outputs = _Outputs()
     for name, study in chosen.items():
         outputs.add(name, study, args.out / name, jobs, machine, command)
     outputs.write(args)
+
+
+def _part(study: Study, title: str) -> Study:
+    """A section of a study."""
+    titles = [section.title for section in study.sections]
+    if title not in titles:
+        raise ValueError(unknown_name("section", title, titles))
+    return study.part(title)
 
 
 @dataclass
@@ -68,7 +102,8 @@ class _Outputs:
 
     def add(self, name: str, study: Study, folder: Path, jobs: int, machine: RuntimeConfig, command: str) -> None:
         """Run one study and collect its outputs."""
-        results, follow_ups = run_with_progress(study, folder, jobs, machine)
+        countdown = announce(name, study, folder)
+        results, follow_ups = run_with_progress(study, folder, jobs, machine, countdown.finish)
         blocks = report(study, results, command, follow_ups)
         self.blocks += blocks
         self.html += page.study_html(study, blocks, folder)

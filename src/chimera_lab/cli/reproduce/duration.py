@@ -1,0 +1,61 @@
+"""How many runs a study has and how long they take: before it starts, and after each run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from time import monotonic
+
+from chimera_lab.studies.duration import expected_seconds
+from chimera_lab.studies.runner import count_steps
+from chimera_lab.studies.study import Study
+
+
+class Countdown:
+    """The runs that are left, and how long they take.
+
+    Args:
+        seconds: expected time of each of these runs, by folder.
+    """
+
+    def __init__(self, seconds: Mapping[Path, float]):
+        self.left, self.count, self.total = dict(seconds), len(seconds), sum(seconds.values())
+        self.begin = monotonic()
+
+    def finish(self, folder: Path) -> str:
+        """Note that a run ended: ``run 3 of 18, about 40 min left``; empty for other folders."""
+        if self.left.pop(folder, None) is None:
+            return ""
+        expected = sum(self.left.values())
+        # The runs that ended show how long the others really take.
+        slowdown = (monotonic() - self.begin) / max(self.total - expected, 1e-9)
+        words = f"run {self.count - len(self.left)} of {self.count}"
+        return f"{words}, about {in_words(slowdown * expected)} left" if self.left else words
+
+
+def in_words(seconds: float) -> str:
+    """``40 min``, or ``3 h 20 min``."""
+    minutes = max(1, math.ceil(seconds / 60))
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def announce(name: str, study: Study, folder: Path) -> Countdown:
+    """Print how many runs there are, how long they take, and the data they need."""
+    print(f"{name}: {study.doc}")
+    print(f"data: {study.recipe.data}; runs in {folder}, where the same command continues after an interruption")
+    runs = len(study.rows) * (len(study.learning_rates) + study.seeds)
+    fine_tuning = sum(len(part.rows) * (len(part.learning_rates) + part.seeds) for part in study.then.values())
+    evaluations = count_steps(study) - runs - fine_tuning
+    further = f", {fine_tuning} of fine-tuning" * bool(fine_tuning) + f", {evaluations} evaluations" * bool(evaluations)
+    print(f"{len(study.rows)} models, {runs} training runs{further}", flush=True)
+    if study.is_papers_task:
+        print(f"at the paper's scale: `chimera plan {study.recipe_name}` estimates time, memory and price on GPUs")
+        return Countdown({})
+    print("measuring a few training steps of each model …", flush=True)
+    seconds = expected_seconds(study, folder)
+    countdown = Countdown({run: time for run, time in seconds.items() if not (run / "result.json").exists()})
+    print(
+        f"{countdown.count} training runs are left, about {in_words(countdown.total)} if this machine does nothing else"
+    )
+    return countdown
