@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from lightning.pytorch.callbacks import Callback
 
 from chimera_lab.data.samples import Samples
@@ -84,7 +85,15 @@ def _train(run: Run, checkpoint: Path | None, on_start: Callable[[], None]) -> d
             if trainer.is_global_zero:
                 write_json(run.folder / "diverged.json", _summary(run, module, evaluated_on, callback))
             raise
+        finally:
+            _disconnect()
     return _finish(run, module, evaluated_on, callback) if trainer.is_global_zero else None
+
+
+def _disconnect() -> None:
+    """Close the connections between the processes of a run; gloo's threads would abort a process that just exits."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def _check_memory(task: Task, run: Run, train_on: Samples, evaluate_on: Samples) -> None:

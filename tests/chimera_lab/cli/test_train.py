@@ -56,6 +56,14 @@ def test_train_then_eval(capsys):
         assert message in err
 
 
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_processes_of_one_run_need_a_common_folder(monkeypatch, capsys, rank):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", rank)
+    assert cli.main(["train", "image/digits", *SMALL]) == 2
+    assert "2 processes were started for one run: name the folder that they share with --out" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [

@@ -45,6 +45,10 @@ def _new_run(args: argparse.Namespace) -> Generator[tuple[Run, None]]:
     chosen = chosen_recipe(args)
     recipe = replace(chosen.recipe, **given_settings(args, chosen.recipe))
     machine = replace(RuntimeConfig(), **given_settings(args, RuntimeConfig()))
+    if args.out is None and _FOLDER_VARIABLE not in os.environ and _launched_together() > 1:
+        raise ValueError(
+            f"{_launched_together()} processes were started for one run: name the folder that they share with --out"
+        )
     if not is_first_process():
         yield Run(Path(args.out or os.environ[_FOLDER_VARIABLE]), chosen.name, recipe, machine), None
         return
@@ -55,6 +59,11 @@ def _new_run(args: argparse.Namespace) -> Generator[tuple[Run, None]]:
         run.check_free()
         os.environ[_FOLDER_VARIABLE] = str(folder)
         yield run, None
+
+
+def _launched_together() -> int:
+    """The number of processes that torchrun or srun started for this run."""
+    return max(int(os.environ.get(name, 1)) for name in ("WORLD_SIZE", "SLURM_NTASKS"))
 
 
 @contextmanager
