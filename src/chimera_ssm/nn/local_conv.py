@@ -93,9 +93,20 @@ def neighbour_sum(x: Tensor, topology: Topology, edge_weight: Tensor | None = No
     return torch.zeros_like(by_node).index_add(0, target, messages).transpose(0, 1)
 
 
+def normalized_sum(x: Tensor, topology: Topology, edge_weight: Tensor | None = None) -> Tensor:
+    """``x_i / d_i + Σ_{j→i} w_ij x_j / √(d_i d_j)``, with ``d_i = 1 + Σ_{j→i} w_ij``, ``[Z, T, D]``."""
+    scale = _degrees(x, topology, edge_weight).rsqrt()
+    x = scale * x
+    return scale * (x + neighbour_sum(x, topology, edge_weight))
+
+
 def neighbour_mean(x: Tensor, topology: Topology, edge_weight: Tensor | None = None) -> Tensor:
     """``(x_i + Σ_{j→i} w_ij x_j) / (1 + Σ_{j→i} w_ij)``, ``[Z, T, D]``."""
+    return (x + neighbour_sum(x, topology, edge_weight)) / _degrees(x, topology, edge_weight)
+
+
+def _degrees(x: Tensor, topology: Topology, edge_weight: Tensor | None) -> Tensor:
+    """``1 + Σ_{j→i} w_ij``, ``[Z, T, 1]`` or ``[1, T, 1]``."""
     _, target = topology.tensors("edge_index", x.device)
     weight = x.new_ones(1, topology.num_edges) if edge_weight is None else edge_weight.to(x.dtype)
-    count = 1 + sum_at(weight, target, topology.num_nodes)
-    return (x + neighbour_sum(x, topology, edge_weight)) / count.unsqueeze(-1)
+    return (1 + sum_at(weight, target, topology.num_nodes)).unsqueeze(-1)
