@@ -34,7 +34,7 @@ from chimera_lab.data.text import IGNORED
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-TRAIN, TEST = 20_000, 2000
+TRAIN, TEST = 40_000, 2000
 SPECIAL = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 PAD, MASK, FIRST = SPECIAL.index("[PAD]"), SPECIAL.index("[MASK]"), len(SPECIAL)
 #: Keys of associative recall, and as many values.

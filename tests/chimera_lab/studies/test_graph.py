@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from chimera_lab.data import scenes
 from chimera_lab.data.pyg import LRGB
 from chimera_lab.studies import find_study
 from chimera_lab.studies.figures import against_distance, learning_curves
@@ -24,8 +25,10 @@ def results(study):
     }
 
 
-@pytest.mark.parametrize("name", ["graphs", "long-range", "molecules", "properties", "trees", "transfer"])
-def test_rows_have_equal_parameters(name, tmp_path):
+@pytest.mark.parametrize("name", ["graphs", "long-range", "molecules", "properties", "trees", "transfer", "scenes"])
+def test_rows_have_equal_parameters(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(scenes, "TRAIN", 2)
+    monkeypatch.setattr(scenes, "TEST", 1)
     study = find_study(name)
     data = {"data": "rings:1"} if name == "long-range" else {}
     if name == "graphs":  # alkanes stand in for peptides, which are not here
@@ -36,10 +39,10 @@ def test_rows_have_equal_parameters(name, tmp_path):
         )
         data = {"data": str(path), "targets": "a,b,c,d,e,f,g,h,i,j", "problem": "multi_label_classification"}
     recipes = replace(study, recipe=replace(study.recipe, **data)).recipes()
-    assert (
-        len(recipes)
-        == {"graphs": 10, "long-range": 9, "molecules": 8, "properties": 21, "trees": 7, "transfer": 7}[name]
-    )
+    expected = {
+        "graphs": 10, "long-range": 9, "molecules": 8, "properties": 21, "trees": 7, "transfer": 7, "scenes": 7,
+    }  # fmt: skip
+    assert len(recipes) == expected[name]
     counts = [count_parameters(recipe) for recipe in recipes.values()]
     assert max(counts) <= 1.03 * counts[0]
     assert min(counts) >= 0.97 * counts[0]
