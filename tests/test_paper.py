@@ -87,7 +87,7 @@ def star(leaves):
 
 
 def walks(topology, start, length):
-    """All walks of so many edges from a node, each as a list of edge numbers."""
+    """All walks of ``length`` edges from a node, each as a list of edge numbers."""
     if not length:
         yield []
         return

@@ -609,7 +609,7 @@ def damage_file(path: Path, chance: random.Random) -> None:
 
 
 def work(names: list[str], cases: int, done: int) -> None:
-    """Read so many cases of each kind and print what becomes of them; a crash or too long a case ends the process."""
+    """Read ``cases`` damaged files of each kind and print the outcomes; a crash or a timeout ends the process."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
@@ -684,7 +684,7 @@ def use_cache(folder: Path) -> None:
 
 
 def run(names: list[str], cases: int, tell: Callable[[str], None] = lambda line: None) -> dict[str, Counter]:
-    """What becomes of so many cases of each kind; where a process crashes, another one goes on with the next case."""
+    """Count the outcomes of ``cases`` damaged files of each kind; a process that crashes is replaced by a new one."""
     found = {name: Counter() for name in names}
     done, total = 0, cases * len(names)
     while done < total:
