@@ -18,6 +18,7 @@ ORDER = {
         "integrations",
         "pixels",
         "cpu",
+        "gpu",
         "topology",
         "adjacency",
         "ops",

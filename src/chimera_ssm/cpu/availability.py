@@ -26,6 +26,11 @@ def disable_kernels() -> Generator[None]:
         _disabled.reset(token)
 
 
+def kernels_are_disabled() -> bool:
+    """Whether this is within `disable_kernels`."""
+    return _disabled.get()
+
+
 def can_use_kernels(*tensors: Tensor | None) -> bool:
     """Whether compiled kernels can take these tensors."""
     return (

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from chimera_ssm.cpu.availability import can_use_kernels
+from chimera_ssm.gpu.availability import can_use_triton
 
 
 def _always(*_: Any) -> bool:
@@ -46,10 +47,11 @@ class Implementation(NamedTuple):
 
 
 #: Backends, the preferred one first, each with its condition on the tensors of a call.
-BACKENDS: dict[str, Callable[..., bool]] = {"cpu": can_use_kernels, "torch": _always}
+BACKENDS: dict[str, Callable[..., bool]] = {"triton": can_use_triton, "cpu": can_use_kernels, "torch": _always}
 
 #: The module of each algorithm and backend, loaded when it is first needed.
 TABLE = {
+    ("scan", "triton"): "chimera_ssm.ops.scan.triton",
     ("scan", "cpu"): "chimera_ssm.ops.scan.cpu",
     ("scan", "torch"): "chimera_ssm.ops.scan.torch",
     ("sweep", "cpu"): "chimera_ssm.ops.sweep.cpu",

@@ -1,0 +1,79 @@
+"""The Triton kernels of the library: how many launches a mix has, and what each kernel needs on GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+
+from chimera_ssm.gpu.launch import Launch, recorded_launches
+from chimera_ssm.gpu.resources import TARGETS, resources_of
+from chimera_ssm.ops.scan import triton as scan
+from chimera_ssm.topology import Line
+
+
+class Case(NamedTuple):
+    """A mix, and how its products are computed.
+
+    Attributes:
+        N: state size.
+        P: channels of a head.
+        dtype: of V, B and C.
+        precision: `torch.set_float32_matmul_precision`.
+    """
+
+    N: int
+    P: int
+    dtype: torch.dtype
+    precision: str
+
+    def __str__(self) -> str:
+        name = {"high": "tf32", "highest": "float32"}[self.precision]
+        return f"N {self.N}, P {self.P}, {'bfloat16' if self.dtype == torch.bfloat16 else name}"
+
+
+CASES = (
+    Case(64, 64, torch.bfloat16, "high"),
+    Case(128, 64, torch.bfloat16, "high"),
+    Case(64, 64, torch.float32, "high"),
+    Case(128, 128, torch.float32, "high"),
+    Case(64, 64, torch.float32, "highest"),
+)
+
+
+def launches_of_lines(case: Case, T: int = 4096, H: int = 12) -> tuple[list[Launch], list[Launch]]:
+    """The launches of a mix on a line both ways, forward and backward."""
+    device = torch.device("meta")
+    tables, sizes = scan.chunk_tables([Line(T), Line(T, reverse=True)], device)
+    weights, scales = ([torch.empty(1, H, n, device=device)] * 2 for n in (T - 1, T))
+    keys = [torch.empty(1, 1, T, case.N, device=device, dtype=case.dtype)] * 2
+    V = torch.empty(1, H, T, case.P, device=device, dtype=case.dtype)
+    given = weights, scales, keys, keys, tables, sizes, False
+    with _precision(case.precision), recorded_launches() as forward:
+        scan.scan_forward(V, None, *given)
+    with _precision(case.precision), recorded_launches() as backward:
+        scan.scan_backward(V, None, V, None, *given)
+    return forward, backward
+
+
+def kernel_table() -> str:
+    """Registers, stack and shared memory of each kernel in each case on each GPU, as a table in Markdown."""
+    lines = [f"| kernel | case | {' | '.join(TARGETS)} |", "|---|---|" + "---|" * len(TARGETS)]
+    for case in CASES:
+        forward, backward = launches_of_lines(case)
+        for kernel, launch in {launch.kernel: launch for launch in forward + backward}.items():
+            needs = [", ".join(map(str, resources_of(launch, target))) for target in TARGETS]
+            lines.append(f"| `{kernel.__name__}` | {case} | {' | '.join(needs)} |")
+    return "\n".join(lines)
+
+
+@contextmanager
+def _precision(name: str) -> Generator[None]:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(name)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

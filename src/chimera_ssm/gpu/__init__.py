@@ -1,0 +1,1 @@
+"""Kernel infrastructure for GPUs: when Triton kernels run, and what they share. Knows no topology."""
