@@ -54,13 +54,13 @@ class Comparison:
 
 # The learning rate of each model was chosen beforehand on a tenth of the training data that was held out, with the
 # budget used here and one seed; the test data were not used. Validation metrics by learning rate:
-#   words      Chimera 0.0015: 39.5 %, 0.003: 43.9 %, 0.006: 44.9 %   BERT 0.001: 21.5 %, 0.003: 25.3 %, 0.006: 20.4 %
-#   digits     Chimera 0.0015: 89.6 %, 0.003: 97.8 %, 0.006: 98.5 %   ViT, patches of 2 × 2, 0.003: 83.7 %, 0.008: 71.9 %
-#   molecules  Chimera 0.002: 5.31 Å², 0.004: 5.31 Å²                 GPS 0.002: 5.15 Å², 0.004: 5.96 Å²
+#   words      Chimera 0.0015: 39.5 %, 0.003: 43.9 %, 0.006: 44.9 %  BERT 0.001: 21.5 %, 0.003: 25.3 %, 0.006: 20.4 %
+#   digits     Chimera 0.0015: 89.6 %, 0.003: 97.8 %, 0.006: 98.5 %  ViT, 2 × 2: 0.003: 83.7 %, 0.008: 71.9 %
+#   molecules  Chimera 0.002: 5.31 Å², 0.004: 5.31 Å²                GPS 0.002: 5.15 Å², 0.004: 5.96 Å²
 # On held-out molecules GPS is a little ahead; with three seeds and on test molecules it is behind
 # (docs/results/molecules.md). With 0.002, 0.004 and 0.008 and 8 instead of 12 epochs, Chimera is at 6.32, 6.24 and 7.03
-# Å², GPS at 5.89, 6.48 and 7.87 Å². BERT has no dropout, which made it worse (0.003: 23.6 %). ViT has patches of 2 × 2 because it
-# was worse with single pixels; it was also worse with a learning rate of 0.001.
+# Å², GPS at 5.89, 6.48 and 7.87 Å². BERT has no dropout, which made it worse (0.003: 23.6 %). ViT has patches of 2 × 2
+# because it was worse with single pixels; it was also worse with a learning rate of 0.001.
 COMPARISONS = (
     Comparison(
         "words",
