@@ -58,7 +58,7 @@ def mask_now(topology: Topology, weight: Tensor, solver: Solver | None) -> Tenso
     """`mask` of checked arguments."""
     dtype = compute_dtype(weight)
     with without_autocast(weight):
-        resolvent = _pick(solver, topology).resolvent(topology, weight.to(dtype).flatten(0, -2))
+        resolvent = _pick(solver, topology, weight).resolvent(topology, weight.to(dtype).flatten(0, -2))
         rows = resolvent.mask()
         if needs_parts([topology], rows):
             pieces = zip(topology.parts, split_edges(topology, weight), strict=True)
@@ -108,7 +108,7 @@ def solve_now(topology: Topology, weight: Tensor, rhs: Tensor, solver: Solver | 
     with without_autocast(rhs):
         flat = flatten_lead(weight.to(dtype), lead, 1)
         columns = with_columns(flatten_lead(rhs.to(dtype), lead, 2))
-        x = _pick(solver, topology).resolvent(topology, flat).solve(columns)
+        x = _pick(solver, topology, weight).resolvent(topology, flat).solve(columns)
         x = x if rhs.shape[-1] else x[..., :0]
     if needs_parts([topology], x):
         pieces = zip(topology.parts, split_edges(topology, weight), split_nodes(topology, rhs, -2), strict=True)
@@ -252,7 +252,7 @@ def _plan_mix(topologies: list, weights: list, Cs: list, Bs: list, V: Tensor, sc
     tensors = [x for x in (*weights, *Cs, *Bs, *scales, V) if x is not None]
     dtype = compute_dtype(*tensors)
     N, P, groups_per_head = Cs[0].shape[-1], V.shape[-1], Cs[0].shape[-3] / V.shape[-3]
-    choice = select_solver(topologies, N, P, groups_per_head, solver)
+    choice = select_solver(topologies, N, P, groups_per_head, solver, V.device)
     if len(topologies) == 1:
         warn_if_expensive(topologies[0], choice.solvers[0], choice.work, weights[0])
     as_is = len(lead) == 1 and all(x == lead for x in leads) and all(x.dtype == dtype for x in tensors)
@@ -289,8 +289,8 @@ def _signature(x: Any) -> Any:
     return (x.shape, x.dtype, x.device) if isinstance(x, Tensor) else x if x is None else object()
 
 
-def _pick(solver: Solver | None, topology: Topology) -> Solver:
-    return exact_solver(topology)[0] if solver is None else require(solver, topology)
+def _pick(solver: Solver | None, topology: Topology, weight: Tensor) -> Solver:
+    return exact_solver(topology, weight.device)[0] if solver is None else require(solver, topology)
 
 
 custom_ops.implement(mask=mask_now, solve=solve_now, mix=mix_now, mix_states=mix_states_now)

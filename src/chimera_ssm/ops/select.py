@@ -9,9 +9,11 @@
 | trees                            | `SparseLU` | no fill                                             |
 | other graphs, nnz(L+U) ≤ T²/2    | `SparseLU` | sparse LU                                           |
 | other graphs                     | `Dense`       | LU with pivoting; refused where T² would not fit    |
+| on CUDA: graphs and DAGs but     | `Dense`       | batched LU or triangular solves: few launches, where |
+| paths, at most 512 nodes a part  |               | the others have one for each level                  |
 
-The choice depends on the topology alone, never on weights or timings, and is always exact. `SparseLU` does not
-pivot, but for heads whose weights need it: these are solved by dense LU.
+The choice depends on the topology and the device alone, never on weights or timings, and is always exact. `SparseLU`
+does not pivot, but for heads whose weights need it: these are solved by dense LU.
 
 A mix goes through masks or states, whichever needs less work: masks ``2 Σ S² (P + D·N·G/H) + 4 Σ_d w_d S``
 multiplications per head, with parts of S nodes and w_d multiplications to solve for a column on topology d; states
@@ -23,6 +25,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+
 from chimera_ssm.errors import TopologyError
 from chimera_ssm.ops.contract import Solver
 from chimera_ssm.ops.dense import Dense
@@ -33,6 +37,8 @@ from chimera_ssm.topology import Topology
 from chimera_ssm.topology.symbolic_lu import TooMuchFill
 
 _SMALL = 32
+#: Largest part of a topology that is solved by batched dense matrices on a GPU.
+_DENSE_ON_GPU = 512
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,7 @@ def select_solver(
     head_size: int = 64,
     groups_per_head: float = 1.0,
     solver: Solver | None = None,
+    device: torch.device | str = "cpu",
 ) -> Choice:
     """Tell which solver and which form of a mix are used, and why.
 
@@ -77,13 +84,14 @@ def select_solver(
         head_size: P.
         groups_per_head: G/H, the share of ``C Bᵀ`` that a head has to bear.
         solver: the solver asked for, if any.
+        device: where the tensors are.
 
     Example:
         >>> print(select_solver(Line(4096)))
         Sweep: disjoint directed paths, one scan; state form: 1.0e+08 multiplications per head against …
     """
     topologies = [topology] if isinstance(topology, Topology) else list(topology)
-    picks = [exact_solver(t) if solver is None else (require(solver, t), "asked for") for t in topologies]
+    picks = [exact_solver(t, device) if solver is None else (require(solver, t), "asked for") for t in topologies]
     solvers = tuple(s for s, _ in picks)
     by_mask = _mask_work(topologies, solvers, state_size, head_size, groups_per_head)
     by_states = sum(
@@ -95,17 +103,19 @@ def select_solver(
     return Choice(solvers, form, f"{which}; {form} form: {work}", works[0])
 
 
-def exact_solver(topology: Topology) -> tuple[Solver, str]:
+def exact_solver(topology: Topology, device: torch.device | str = "cpu") -> tuple[Solver, str]:
     """The solver of the table above, and its reason."""
-    entries = int((topology.part_sizes**2).sum())
+    if topology.is_acyclic and topology.directed_paths is not None:
+        return Sweep(), "disjoint directed paths, one scan"
+    if topology.undirected_paths is not None:
+        return SparseLU(), "disjoint undirected paths, two scans"
+    entries, largest = int((topology.part_sizes**2).sum()), int(topology.part_sizes.max())
+    if torch.device(device).type == "cuda" and largest <= _DENSE_ON_GPU and entries <= MAX_ENTRIES:
+        return Dense(), f"at most {largest} nodes in a part, batched dense matrices on a GPU"
     if topology.is_acyclic:
-        if topology.directed_paths is not None:
-            return Sweep(), "disjoint directed paths, one scan"
         if 8 * topology.num_edges > entries and topology.num_nodes > _SMALL and entries <= MAX_ENTRIES:
             return Dense(), f"acyclic and dense, {topology.num_edges:,} edges: a triangular solve"
         return Sweep(), f"acyclic, {topology.longest_path + 1:,} levels"
-    if topology.undirected_paths is not None:
-        return SparseLU(), "disjoint undirected paths, two scans"
     try:
         fill = topology.elimination_plan(min(max(entries // 2, _SMALL**2), MAX_ENTRIES)).fill
     except TooMuchFill as error:

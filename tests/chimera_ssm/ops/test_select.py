@@ -1,9 +1,10 @@
 """The automatic choice: the table in `chimera_ssm.ops.select`, asked."""
 
 import pytest
+import torch
 
 import chimera_ssm as chimera
-from chimera_ssm.ops import select
+from chimera_ssm.ops import functional, select
 from chimera_ssm.ops.sparse_lu import solver as elimination
 from tests import zoo
 
@@ -30,6 +31,34 @@ def test_solver(topology, solver, reason):
     choice = chimera.select_solver(topology)
     assert type(choice.solver) is solver
     assert reason in str(choice)
+
+
+@pytest.mark.parametrize(
+    ("topology", "solver"),
+    [
+        (chimera.Line(50), chimera.Sweep),
+        (chimera.UndirectedLine(50), chimera.SparseLU),
+        (chimera.GridDAG((9, 9)), chimera.Dense),
+        (chimera.GridDAG((23, 23)), chimera.Sweep),  # 529 nodes
+        (zoo.molecule(100), chimera.Dense),
+        (chimera.batch([zoo.molecule(400), zoo.molecule(400)]), chimera.Dense),
+        (zoo.molecule(600), chimera.SparseLU),
+        (chimera.Graph(1, [[], []]), chimera.Sweep),
+    ],
+)
+def test_solver_on_a_gpu(topology, solver):
+    for device in ("cuda", torch.device("cuda", 1)):
+        assert type(chimera.select_solver(topology, device=device).solver) is solver
+
+
+def test_the_device_of_a_mix_decides(monkeypatch):
+    found = []
+    monkeypatch.setattr(
+        functional, "select_solver", lambda *args: found.append(args[-1]) or select.select_solver(*args)
+    )
+    graph = chimera.Graph(3, [[0, 1, 2], [1, 2, 0]])
+    chimera.mix(graph, torch.zeros(1, 3), *torch.zeros(2, 1, 3, 2), torch.zeros(1, 3, 2))
+    assert found == [torch.device("cpu")]
 
 
 def test_small_mixes_go_through_the_mask_and_large_ones_through_states():
