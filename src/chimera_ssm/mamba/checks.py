@@ -73,21 +73,30 @@ def check_seq_idx(seq_idx: Any, x: Tensor) -> Tensor:
     return pad(step > 0, (1, 0))
 
 
-def check_cu_seqlens(cu_seqlens: Any, starts: Tensor | None, x: Tensor) -> list[int]:
-    """Lengths of the sequences of a single row."""
+def sequence_lengths(cu_seqlens: Any) -> list[int]:
+    """Lengths of the sequences with these bounds."""
     if not isinstance(cu_seqlens, Tensor) or cu_seqlens.is_floating_point() or cu_seqlens.dim() != 1:
         found = f"{cu_seqlens.dtype}, {list(cu_seqlens.shape)}" if isinstance(cu_seqlens, Tensor) else repr(cu_seqlens)
         raise ValueError(f"cu_seqlens must be integers of shape [num_sequences + 1], found {found}")
+    bounds = cu_seqlens.tolist()
+    sizes = [b - a for a, b in pairwise(bounds)]
+    if not sizes or bounds[0] != 0 or min(sizes) < 1:
+        raise ValueError(f"cu_seqlens must increase from 0 to seqlen, found {bounds}")
+    return sizes
+
+
+def check_cu_seqlens(cu_seqlens: Any, starts: Tensor | None, x: Tensor) -> list[int]:
+    """Lengths of the sequences of a single row."""
+    sizes = sequence_lengths(cu_seqlens)
     if x.shape[0] != 1:
         raise ValueError(f"cu_seqlens needs a batch of one row, found {x.shape[0]} rows: use seq_idx")
     bounds = cu_seqlens.tolist()
-    sizes = [b - a for a, b in pairwise(bounds)]
-    if not sizes or bounds[0] != 0 or bounds[-1] != x.shape[1] or min(sizes) < 1:
-        raise ValueError(f"cu_seqlens must increase from 0 to seqlen = {x.shape[1]}, found {bounds}")
-    if starts is not None and starts[0].nonzero().flatten().tolist() != bounds[1:-1]:
+    if bounds[-1] != x.shape[1]:
+        raise ValueError(f"cu_seqlens must end with seqlen = {x.shape[1]}, found {bounds}")
+    if starts is not None and (found := starts[0].nonzero().flatten().tolist()) != bounds[1:-1]:
         raise ValueError(
-            f"seq_idx and cu_seqlens must divide the row alike, found starts {starts[0].nonzero().flatten().tolist()} "
-            f"and {bounds[1:-1]}: leave one of them out"
+            f"seq_idx and cu_seqlens must divide the row alike, found starts {found} and {bounds[1:-1]}: leave one of "
+            "them out"
         )
     return sizes
 
