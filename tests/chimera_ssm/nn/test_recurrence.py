@@ -168,7 +168,10 @@ def test_other_topologies_have_no_state():
 def test_a_state_of_another_size_is_refused():
     mixer, x = build(), torch.randn(2, 4, DIM, dtype=torch.float64)
     _, state = mixer(x, chimera.Line(4), return_state=True)
-    with pytest.raises(ValueError, match=r"hidden of shape \[1, 4, 6, 8\], found \[2, 4, 6, 8\]"):
+    with pytest.raises(ValueError, match=r"'hidden': \[1, 4, 6, 8\]}, found .*'hidden': \[2, 4, 6, 8\]"):
         mixer(x[0], chimera.Line(4), state=state)
+    for options in ({"conv": False}, {"groups": 4}, {"kind": chimera.OnLine(width=5)}, {"kind": chimera.OnGraph()}):
+        with pytest.raises(ValueError, match="state must be a MixerState that this mixer returned"):
+            build(**options)(x, chimera.Line(4), state=state)
     with pytest.raises(ValueError, match="found tuple"):
         mixer(x, chimera.Line(4), state=(1, 2, 3))
