@@ -105,6 +105,12 @@ def export_mamba2(model: ChimeraForCausalLM | str | PathLike) -> Mamba2ForCausal
 
 def _loaded(model: Any, expected: type[PreTrainedModel]) -> Any:
     if isinstance(model, (str, PathLike)):
+        values, _ = expected.config_class.get_config_dict(model)
+        if values.get("model_type") != expected.config_class.model_type:
+            raise ValueError(
+                f"expected the folder of a {expected.__name__}, found model_type {values.get('model_type')!r} in the "
+                f"config.json of {model}"
+            )
         return expected.from_pretrained(model)
     if not isinstance(model, expected):
         raise ValueError(f"expected a {expected.__name__} or its folder, found {type(model).__name__}")
