@@ -16,7 +16,7 @@ def test_starts_of_sequences():
 
 @pytest.mark.parametrize("bounds", [[0, 4], [0, 7], [1, 6], [0, 3, 3, 6], [0, 4, 2, 6], [0]])
 def test_bounds_increase_from_nothing_to_everything(bounds):
-    with pytest.raises(ValueError, match="cu_seqlens must (increase from 0 to seqlen|end with seqlen = 6), found"):
+    with pytest.raises(ValueError, match=r"cu_seqlens must (increase from 0 to seqlen|end with seqlen = 6), found"):
         check_cu_seqlens(torch.tensor(bounds), None, ROW)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import Mamba2Config, Mamba2ForCausalLM, PreTrainedModel
+from transformers import Mamba2Config, Mamba2ForCausalLM
 
 from chimera_ssm.models.text.causal import ChimeraForCausalLM
 from chimera_ssm.models.text.causal_configuration import ChimeraCausalConfig
@@ -103,7 +103,7 @@ def export_mamba2(model: ChimeraForCausalLM | str | PathLike) -> Mamba2ForCausal
     return _built(Mamba2ForCausalLM, Mamba2Config(**fields, time_step_limit=limits), weights, model)
 
 
-def _loaded(model: Any, expected: type[PreTrainedModel]) -> Any:
+def _loaded(model: Any, expected: Any) -> Any:
     if isinstance(model, (str, PathLike)):
         values, _ = expected.config_class.get_config_dict(model)
         if values.get("model_type") != expected.config_class.model_type:
