@@ -32,7 +32,7 @@ def check_scan(
     check_shape("C", C, ("batch", "seqlen", "ngroups", "dstate"), list(B.shape))
     check_shape("dt", dt, ("batch", "seqlen", "nheads"), [batch, length, heads])
     check_shape("A", A, ("nheads",), [heads])
-    if D is not None and D.dim() == 2:
+    if isinstance(D, Tensor) and D.dim() == 2:
         check_shape("D", D, ("nheads", "headdim"), [heads, width])
     elif D is not None:
         check_shape("D", D, ("nheads",), [heads])
@@ -43,7 +43,7 @@ def check_scan(
     if initial_states is not None:
         names = ("batch", "nheads", "headdim", "dstate")
         check_shape("initial_states", initial_states, names, [batch, heads, width, size])
-    if len(dt_limit) != 2 or not dt_limit[0] <= dt_limit[1]:
+    if not isinstance(dt_limit, (tuple, list)) or len(dt_limit) != 2 or not dt_limit[0] <= dt_limit[1]:
         raise ValueError(f"dt_limit must be a smallest and a largest step, found {dt_limit!r}")
 
 
@@ -62,15 +62,14 @@ def check_seq_idx(seq_idx: Any, x: Tensor) -> Tensor:
     if not isinstance(seq_idx, Tensor) or seq_idx.is_floating_point() or seq_idx.shape != x.shape[:2]:
         found = f"{seq_idx.dtype}, {list(seq_idx.shape)}" if isinstance(seq_idx, Tensor) else type(seq_idx).__name__
         raise ValueError(f"seq_idx must be integers of shape {list(x.shape[:2])} = [batch, seqlen], found {found}")
-    step = seq_idx.diff(dim=1)
-    if (step < 0).any():
-        row, place = (step < 0).nonzero()[0].tolist()
-        before, after = seq_idx[row, place : place + 2].tolist()
+    before, after = seq_idx[:, :-1], seq_idx[:, 1:]
+    if (after < before).any():
+        row, place = (after < before).nonzero()[0].tolist()
         raise ValueError(
-            f"seq_idx must not decrease, found {before} before {after} at step {place + 1} of row {row}: number the "
-            "sequences of a row from left to right"
+            f"seq_idx must not decrease, found {before[row, place]} before {after[row, place]} at step {place + 1} of "
+            f"row {row}: number the sequences of a row from left to right"
         )
-    return pad(step > 0, (1, 0))
+    return pad(after > before, (1, 0))
 
 
 def sequence_lengths(cu_seqlens: Any) -> list[int]:
@@ -123,7 +122,9 @@ def check_step(
     check_shape("A", A, ("nheads", "dim", "dstate"), [heads, width, size])
     check_shape("B", B, ("batch", "ngroups", "dstate"), [batch, None, size])
     check_shape("C", C, ("batch", "ngroups", "dstate"), list(B.shape))
-    if heads % max(B.shape[1], 1):
+    if 0 in x.shape or 0 in B.shape:
+        raise ValueError(f"x and B must not be empty, found {list(x.shape)} and {list(B.shape)}")
+    if heads % B.shape[1]:
         raise ValueError(f"nheads must be divisible by ngroups, found {heads} heads and {B.shape[1]} groups")
     if z is not None:
         check_shape("z", z, ("batch", "nheads", "dim"), list(x.shape))
@@ -145,9 +146,9 @@ def check_conv(x: Tensor, weight: Tensor, bias: Tensor | None, initial_states: T
     """Refuse arguments of a causal convolution that do not fit each other."""
     check_shape("x", x, ("batch", "dim", "seqlen"), [None] * 3)
     batch, dim, _ = x.shape
-    if 0 in x.shape:
-        raise ValueError(f"x must not be empty, found {list(x.shape)}")
     check_shape("weight", weight, ("dim", "width"), [dim, None])
+    if 0 in x.shape or 0 in weight.shape:
+        raise ValueError(f"x and weight must not be empty, found {list(x.shape)} and {list(weight.shape)}")
     if bias is not None:
         check_shape("bias", bias, ("dim",), [dim])
     if initial_states is not None:

@@ -93,10 +93,11 @@ def test_continuations_of_lines(tmp_path):
     model.save_pretrained(tmp_path / "model")
     BertTokenizer(vocab={word: k for k, word in enumerate(WORDS)}).save_pretrained(tmp_path / "model")
     (tmp_path / "in.txt").write_text("return a\nsorted strings of number\n")
-    assert main(["predict", str(tmp_path / "model"), str(tmp_path / "in.txt"), "--out", str(tmp_path / "out.json")]) == 0
+    model_folder, lines, out = (str(tmp_path / name) for name in ("model", "in.txt", "out.json"))
+    assert main(["predict", model_folder, lines, "--out", out]) == 0
     rows = json.loads((tmp_path / "out.json").read_text())
     assert [row["input"] for row in rows] == ["return a", "sorted strings of number"]
-    assert predict(tmp_path / "model", ["return a"]) == rows[:1]
+    assert predict(model_folder, ["return a"]) == rows[:1]
     ids = torch.tensor([[WORDS.index(word) for word in ("return", "a")]])
     for _ in range(20):
         ids = torch.cat([ids, model(ids).logits[:, -1:].argmax(-1)], dim=1)

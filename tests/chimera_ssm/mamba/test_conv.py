@@ -80,6 +80,8 @@ def test_errors():
     x = rows.mT
     with pytest.raises(ValueError, match=r"weight must have shape \[dim = 16, width\], found \[4, 16\]"):
         chimera.causal_conv1d_fn(x, weight.mT, bias)
+    with pytest.raises(ValueError, match=r"x and weight must not be empty, found \[2, 16, 20\] and \[16, 0\]"):
+        chimera.causal_conv1d_fn(x, weight[:, :0], bias)
     with pytest.raises(ValueError, match="activation must be None, 'silu' or 'swish', found 'gelu'"):
         chimera.causal_conv1d_fn(x, weight, bias, activation="gelu")
     with pytest.raises(ValueError, match="seq_idx must not decrease, found 1 before 0 at step 1 of row 0"):
