@@ -30,7 +30,7 @@ class Accelerated:
         model: the model.
         layers: names of its layers that were changed.
         functions: names of the functions that these layers called, and of those that they call now.
-        hooks: of the model.
+        hooks: handles of the hooks that pass packed sequences on to base models.
     """
 
     model: nn.Module = field(repr=False)

@@ -67,7 +67,7 @@ def _with_seq_idx(x: Tensor, kwargs: dict[str, Any]) -> dict[str, Any]:
     return {**kwargs, "seq_idx": seq_idx}
 
 
-def _nothing(original: Function) -> Function:
+def _decline(original: Function) -> Function:
     """On CPUs ``None``, which tells the layer to compute what the function fuses step by step."""
 
     def call(first: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -82,5 +82,5 @@ FUNCTIONS = {
     "mamba2_selective_state_update": ("chimera_ssm.selective_state_update", _on_cpu(selective_state_update)),
     "causal_conv1d_fn": ("chimera_ssm.causal_conv1d_fn", _convolution(causal_conv1d_fn)),
     "causal_conv1d_update": ("chimera_ssm.causal_conv1d_update", _convolution(causal_conv1d_update)),
-    "mamba2_split_conv1d_scan_combined": ("the functions above, one after the other", _nothing),
+    "mamba2_split_conv1d_scan_combined": ("the functions above, one after the other", _decline),
 }
