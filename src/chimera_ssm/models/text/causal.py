@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor, nn
@@ -98,7 +99,9 @@ class ChimeraCausalModel(EmbeddedTokens):
             use_cache = False
         return ChimeraCache() if use_cache else None
 
-    def _blocks(self, x: Tensor, attention_mask: Tensor | None, seq_idx: Tensor | None, cache: ChimeraCache | None):
+    def _blocks(
+        self, x: Tensor, attention_mask: Tensor | None, seq_idx: Tensor | None, cache: ChimeraCache | None
+    ) -> Iterator[Tensor]:
         """The output of each block, ``[B, T, hidden_size]``; the cache is updated after the last."""
         node_mask = None if attention_mask is None else attention_mask.bool()
         if seq_idx is not None:  # one row of nodes: a batch of lines
