@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -55,6 +56,20 @@ def check_shape(name: str, x: Any, names: tuple[str, ...], expected: list[int | 
     if x.dim() != len(expected) or any(n is not None and n != m for n, m in zip(expected, x.shape, strict=True)):
         sizes = ", ".join(n if m is None else f"{n} = {m}" for n, m in zip(names, expected, strict=True))
         raise ValueError(f"{name} must have shape [{sizes}], found {list(x.shape)}")
+
+
+def check_sequences(x: Tensor, seq_idx: Any, cu_seqlens: Any, varlen: bool) -> tuple[Tensor | None, list[int]]:
+    """Where sequences start after another one, ``[batch, seqlen]``, and the lengths of those of ``cu_seqlens``."""
+    starts = None if seq_idx is None else check_seq_idx(seq_idx, x)
+    if cu_seqlens is None:
+        if varlen:
+            raise ValueError("return_varlen_states needs cu_seqlens, found None: give the bounds of the sequences")
+        return starts, []
+    sizes = check_cu_seqlens(cu_seqlens, starts, x)
+    if starts is None:
+        starts = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device)
+        starts[0, list(accumulate(sizes[:-1]))] = True
+    return starts, sizes
 
 
 def check_seq_idx(seq_idx: Any, x: Tensor) -> Tensor:

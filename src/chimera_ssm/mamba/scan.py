@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from chimera_ssm.mamba.checks import check_cu_seqlens, check_scan, check_seq_idx
+from chimera_ssm.mamba.checks import check_scan, check_sequences
 from chimera_ssm.ops import mix
 from chimera_ssm.ops.broadcasting import compute_dtype
 from chimera_ssm.topology import Line, batch
@@ -64,21 +63,16 @@ def mamba_chunk_scan_combined(
         ``[batch, seqlen, nheads, headdim]`` in the dtype of x; with states, a tuple of that and these, in this order.
     """
     check_scan(x, dt, A, B, C, D, z, dt_bias, initial_states, dt_limit)
-    starts = None if seq_idx is None else check_seq_idx(seq_idx, x)
-    sizes = None if cu_seqlens is None else check_cu_seqlens(cu_seqlens, starts, x)
+    starts, sizes = check_sequences(x, seq_idx, cu_seqlens, return_varlen_states)
     dtype = compute_dtype(*(t for t in (x, dt, A, B, C, D, z, dt_bias, initial_states) if t is not None))
     delta, decay = _steps(dt.to(dtype), A.to(dtype), dt_bias, dt_softplus, dt_limit)
     state = None if initial_states is None else (decay[:, 0, :, None, None] * initial_states).mT
-    wide = x.to(dtype)
     if return_varlen_states:
-        if sizes is None:
-            raise ValueError("return_varlen_states needs cu_seqlens, found None: give the bounds of the sequences")
-        y, ends = _on_separate_lines(delta, decay, wide, B, C, sizes, state)
+        y, ends = _on_separate_lines(delta, decay, x.to(dtype), B, C, sizes, state)
         states = [ends[-1:], ends] if return_final_states else [ends]
     else:
-        starts = _starts(sizes, x) if starts is None and sizes is not None else starts
-        y, states = _on_one_line(delta, decay, wide, B, C, starts, state, return_final_states)
-    y = _finish(y, wide, D, z).to(x.dtype)
+        y, states = _on_one_line(delta, decay, x.to(dtype), B, C, starts, state, return_final_states)
+    y = _finish(y, x.to(dtype), D, z).to(x.dtype)
     return (y, *(state.mT for state in states)) if states else y
 
 
@@ -99,13 +93,6 @@ def _on_one_line(
     result = mix(Line(x.shape[1]), *operands, initial_state=state, return_state=final)
     y, *states = result if final else [result]
     return y.transpose(1, 2), states
-
-
-def _starts(sizes: list[int], x: Tensor) -> Tensor:
-    """Where sequences of these lengths start after another one, ``[1, seqlen]``."""
-    starts = torch.zeros(1, x.shape[1], dtype=torch.bool, device=x.device)
-    starts[0, list(accumulate(sizes[:-1]))] = True
-    return starts
 
 
 def _steps(
