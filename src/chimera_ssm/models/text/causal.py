@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from transformers import GenerationMixin
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
@@ -205,7 +206,9 @@ def _of_new_tokens(attention_mask: Tensor | None, x: Tensor, cache: Any) -> Tens
     past = cache.get_seq_length() if isinstance(cache, ChimeraCache) else 0
     if attention_mask.shape == (len(x), past + x.shape[1]):
         attention_mask = attention_mask[:, past:]
-    return None if attention_mask.shape == x.shape[:2] and attention_mask.all() else attention_mask
+    if torch.compiler.is_compiling() or attention_mask.shape != x.shape[:2]:  # one graph for all masks
+        return attention_mask
+    return None if attention_mask.all() else attention_mask
 
 
 def _chimera(config: ChimeraCausalConfig) -> nn.Module:

@@ -350,3 +350,21 @@ def test_the_model_compiles_as_one_graph():
     model, ids = build(), tokens(2, 9)
     compiled = torch.compile(lambda ids: model(ids, use_cache=True).logits, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(ids), model(ids).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_exported_models_take_masks():
+    """One graph for texts with and without padding."""
+
+    class Logits(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = build()
+
+        def forward(self, ids, mask):
+            return self.model(ids, attention_mask=mask, use_cache=False).logits
+
+    model, (ids, mask) = Logits(), padded("left")
+    exported = torch.export.export(model, (ids, mask)).module()
+    for given in (mask, torch.ones_like(mask)):
+        expected = model(ids, given)[given.bool()]
+        torch.testing.assert_close(exported(ids, given)[given.bool()], expected, atol=1e-5, rtol=1e-5)
