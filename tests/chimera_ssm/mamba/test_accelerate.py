@@ -205,6 +205,9 @@ def test_compiled_models():
     torch._dynamo.reset()
     compiled = torch.compile(model, backend="eager")
     torch.testing.assert_close(compiled(tokens(), use_cache=False).logits, expected, rtol=0, atol=1e-4)
+    # Other shapes and arguments: layers of one class are compiled again.
+    given = {"input_ids": tokens(rows=1), "seq_idx": torch.tensor([[0] * 12 + [1] * 25]), "use_cache": False}
+    torch.testing.assert_close(compiled(**given).logits, model(**given).logits, rtol=0, atol=1e-4)
 
 
 @torch.no_grad()
