@@ -13,6 +13,7 @@ from chimera_lab.show.loading import Trained, load
 Row = dict[str, Any]
 
 _PREDICTORS: dict[str, Callable[[Trained, list[str], int], list[Row]]] = {
+    "chimera_causal": texts.predict,
     "chimera_graph": graphs.predict,
     "chimera_image": images.predict,
     "chimera_text": texts.predict,
@@ -31,7 +32,8 @@ def predict(folder: str | Path | Trained, inputs: Sequence[str | Path], batch_si
     Returns:
         For each input its text or path as ``"input"``; then values in the units of the labels (regression),
         probabilities of labels, or the ``"class"``, its ``"probability"`` and the probabilities of all classes; for
-        masked words ``"word"``, its ``"probability"`` and the text with the words filled in.
+        masked words ``"word"``, its ``"probability"`` and the text with the words filled in; for causal language models
+        a ``"continuation"`` by 20 tokens, each the most likely after those before it.
 
     Raises:
         ValueError: an input cannot be read; the message says which, counted from 1.

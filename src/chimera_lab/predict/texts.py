@@ -1,4 +1,4 @@
-"""Predictions for texts: classes, or masked words."""
+"""Predictions for texts: classes, masked words, or the words that follow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import torch
 from chimera_lab.predict.labels import class_names, columns
 from chimera_lab.show.loading import Trained
 from chimera_lab.training.files import reading
-from chimera_ssm.models import ChimeraForMaskedLM, ChimeraForSequenceClassification
+from chimera_ssm.models import ChimeraForCausalLM, ChimeraForMaskedLM, ChimeraForSequenceClassification
+
+#: The number of tokens by which a causal language model continues a text.
+_NEW_TOKENS = 20
 
 
 @torch.inference_mode()
@@ -19,11 +22,12 @@ def predict(trained: Trained, texts: list[str], batch_size: int) -> list[dict[st
 
     with reading(trained.folder, "save its tokenizer again"):
         tokenizer: Any = AutoTokenizer.from_pretrained(trained.folder)
-    if not isinstance(trained.model, (ChimeraForMaskedLM, ChimeraForSequenceClassification)):
+    run = _RUNS.get(type(trained.model))
+    if run is None:
         raise ValueError(
-            f"{trained.folder} holds a {type(trained.model).__name__}; predictions of texts are masked words or classes"
+            f"{trained.folder} holds a {type(trained.model).__name__}; predictions of texts are classes, masked words "
+            "or the words that follow"
         )
-    run = _words if isinstance(trained.model, ChimeraForMaskedLM) else _classes
     rows: list[dict[str, Any]] = []
     for start in range(0, len(texts), batch_size):
         batch = texts[start : start + batch_size]
@@ -69,3 +73,19 @@ def _words(model: Any, tokenizer: Any, texts: list[str]) -> list[dict[str, Any]]
         for row, text in enumerate(texts)
         for place in masked[row].nonzero().flatten().tolist()
     ]
+
+
+def _continuations(model: Any, tokenizer: Any, texts: list[str]) -> list[dict[str, Any]]:
+    inputs = tokenizer(texts, padding=True, padding_side="left", add_special_tokens=False, return_tensors="pt")
+    ids, mask = inputs["input_ids"], inputs["attention_mask"]
+    options = {"max_new_tokens": _NEW_TOKENS, "do_sample": False, "pad_token_id": tokenizer.pad_token_id}
+    found = model.generate(ids, attention_mask=mask, **options)
+    words = tokenizer.batch_decode(found[:, ids.shape[1] :], skip_special_tokens=True)
+    return [{"input": text, "continuation": new} for text, new in zip(texts, words, strict=True)]
+
+
+_RUNS = {
+    ChimeraForSequenceClassification: _classes,
+    ChimeraForMaskedLM: _words,
+    ChimeraForCausalLM: _continuations,
+}

@@ -30,7 +30,7 @@ class Accelerated:
         model: the model.
         layers: names of its layers that were changed.
         functions: names of the functions that these layers called, and of those that they call now.
-        hooks: of the model.
+        hooks: handles of the hooks that pass packed sequences on to base models.
     """
 
     model: nn.Module = field(repr=False)
@@ -124,6 +124,7 @@ def _with_globals(function: Any, replaced: dict[str, Any]) -> Any:
     else:
         copy = _with_globals(inner, replaced)
         cells = tuple(CellType(copy) if cell.cell_contents is inner else cell for cell in cells or ())
-    result = FunctionType(function.__code__, values, function.__name__, function.__defaults__, cells)
+    code = function.__code__.replace()  # another object: torch.compile keeps compiled code by it, with its globals
+    result = FunctionType(code, values, function.__name__, function.__defaults__, cells)
     result.__kwdefaults__ = function.__kwdefaults__
     return update_wrapper(result, function if inner is None else copy)

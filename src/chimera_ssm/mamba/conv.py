@@ -42,8 +42,9 @@ def causal_conv1d_fn(
         Like x, and with ``return_final_states`` also ``[batch, dim, width − 1]``.
     """
     check_conv(x, weight, bias, initial_states, activation)
-    before = 0
-    whole = x
+    if seq_idx is not None:
+        check_seq_idx(seq_idx, x.mT)
+    before, whole = 0, x
     if initial_states is not None:
         before = initial_states.shape[-1]
         whole = torch.cat([initial_states.to(x.dtype), x], dim=-1)
@@ -52,7 +53,6 @@ def causal_conv1d_fn(
     table = Line(rows.shape[1]).cached(window_table, weight.shape[1], 1, True, x.device)
     batch, length, dim = rows.shape
     if seq_idx is not None:
-        check_seq_idx(seq_idx, rows)
         table, rows = _divided(table, seq_idx), rows.reshape(1, batch * length, dim)
     y = _convolve(rows, weight, bias, table, activation).view(batch, length, dim)[:, before:]
     out = y.mT.to(x.dtype)

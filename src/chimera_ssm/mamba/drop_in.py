@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from chimera_ssm.mamba.checks import sequence_lengths
 from chimera_ssm.mamba.conv import causal_conv1d_fn, causal_conv1d_update
 from chimera_ssm.mamba.scan import mamba_chunk_scan_combined
 from chimera_ssm.mamba.step import selective_state_update
@@ -54,17 +55,19 @@ def _with_seq_idx(x: Tensor, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Keyword arguments with ``seq_idx`` for all of x, which a cache may have extended to the left."""
     seq_idx, bounds = kwargs.get("seq_idx"), kwargs.get("cu_seqlens")
     if seq_idx is None and bounds is not None:
-        sizes = bounds.diff()
-        seq_idx = torch.arange(sizes.numel(), device=x.device).repeat_interleave(sizes).unsqueeze(0)
-    if seq_idx is None:
-        return kwargs
+        sizes = torch.tensor(sequence_lengths(bounds), device=x.device)
+        seq_idx = torch.arange(len(sizes), device=x.device).repeat_interleave(sizes).unsqueeze(0)
+        if len(x) > 1 or seq_idx.shape[1] > x.shape[-1]:
+            return kwargs  # the scan refuses these bounds
+    if not isinstance(seq_idx, Tensor) or seq_idx.dim() != 2:
+        return kwargs  # there is none, or the convolution refuses it
     missing = x.shape[-1] - seq_idx.shape[1]
     if missing > 0:
         seq_idx = torch.cat([seq_idx[:, :1].expand(-1, missing), seq_idx], dim=1)
     return {**kwargs, "seq_idx": seq_idx}
 
 
-def _nothing(original: Function) -> Function:
+def _decline(original: Function) -> Function:
     """On CPUs ``None``, which tells the layer to compute what the function fuses step by step."""
 
     def call(first: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -79,5 +82,5 @@ FUNCTIONS = {
     "mamba2_selective_state_update": ("chimera_ssm.selective_state_update", _on_cpu(selective_state_update)),
     "causal_conv1d_fn": ("chimera_ssm.causal_conv1d_fn", _convolution(causal_conv1d_fn)),
     "causal_conv1d_update": ("chimera_ssm.causal_conv1d_update", _convolution(causal_conv1d_update)),
-    "mamba2_split_conv1d_scan_combined": ("the functions above, one after the other", _nothing),
+    "mamba2_split_conv1d_scan_combined": ("the functions above, one after the other", _decline),
 }

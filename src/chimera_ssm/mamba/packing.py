@@ -30,12 +30,14 @@ class PackedArguments:
 
 
 def pass_on_sequences(model: nn.Module) -> list[RemovableHandle]:
-    """Register `PackedArguments` on a model that has a base model."""
-    base, packed = getattr(model, "base_model", model), PackedArguments()
-    if base is model or not isinstance(base, nn.Module):
-        return []
-    return [
-        model.register_forward_pre_hook(packed.hold, with_kwargs=True),
-        base.register_forward_pre_hook(packed.give, with_kwargs=True),
-        model.register_forward_hook(packed.release, always_call=True),
-    ]
+    """Register `PackedArguments` on all modules of a model that have a base model."""
+    hooks: list[RemovableHandle] = []
+    for module in model.modules():
+        base, packed = getattr(module, "base_model", module), PackedArguments()
+        if base is not module and isinstance(base, nn.Module):
+            hooks += [
+                module.register_forward_pre_hook(packed.hold, with_kwargs=True),
+                base.register_forward_pre_hook(packed.give, with_kwargs=True),
+                module.register_forward_hook(packed.release, always_call=True),
+            ]
+    return hooks

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from chimera_ssm.mamba.checks import check_cu_seqlens, check_scan, check_seq_idx
+from chimera_ssm.mamba.checks import check_scan, check_sequences
 from chimera_ssm.ops import mix
 from chimera_ssm.ops.broadcasting import compute_dtype
 from chimera_ssm.topology import Line, batch
@@ -64,49 +63,36 @@ def mamba_chunk_scan_combined(
         ``[batch, seqlen, nheads, headdim]`` in the dtype of x; with states, a tuple of that and these, in this order.
     """
     check_scan(x, dt, A, B, C, D, z, dt_bias, initial_states, dt_limit)
-    starts = None if seq_idx is None else check_seq_idx(seq_idx, x)
-    sizes = None if cu_seqlens is None else check_cu_seqlens(cu_seqlens, starts, x)
-    if return_varlen_states and sizes is None:
-        raise ValueError("return_varlen_states needs cu_seqlens, found None: give the bounds of the sequences")
+    starts, sizes = check_sequences(x, seq_idx, cu_seqlens, return_varlen_states)
     dtype = compute_dtype(*(t for t in (x, dt, A, B, C, D, z, dt_bias, initial_states) if t is not None))
     delta, decay = _steps(dt.to(dtype), A.to(dtype), dt_bias, dt_softplus, dt_limit)
     state = None if initial_states is None else (decay[:, 0, :, None, None] * initial_states).mT
-    y, states = _scan(delta, decay, x.to(dtype), B, C, starts, sizes, state, return_final_states, return_varlen_states)
+    if return_varlen_states:
+        y, ends = _on_separate_lines(delta, decay, x.to(dtype), B, C, sizes, state)
+        states = [ends[-1:], ends] if return_final_states else [ends]
+    else:
+        y, states = _on_one_line(delta, decay, x.to(dtype), B, C, starts, state, return_final_states)
     y = _finish(y, x.to(dtype), D, z).to(x.dtype)
     return (y, *(state.mT for state in states)) if states else y
 
 
-def _scan(
+def _on_one_line(
     delta: Tensor,
     decay: Tensor,
     x: Tensor,
     B: Tensor,
     C: Tensor,
     starts: Tensor | None,
-    sizes: list[int] | None,
     state: Tensor | None,
     final: bool,
-    varlen: bool,
 ) -> tuple[Tensor, list[Tensor]]:
-    """``h_t C_t``, and the states that are wanted, ``[·, H, N, P]``."""
-    if varlen and sizes is not None:
-        y, states = _on_separate_lines(delta, decay, x, B, C, sizes, state)
-        return y, [states[-1:], states] if final else [states]
-    if starts is None and sizes is not None:
-        starts = _starts(sizes, x)
+    """``h_t C_t`` of rows that are cut where sequences start, and the last states if wanted, ``[batch, H, N, P]``."""
     if starts is not None:
         decay = decay.masked_fill(starts.unsqueeze(-1), 0)  # exact: nothing passes an edge of weight 0
     operands = decay[:, 1:].mT, C.transpose(1, 2), B.transpose(1, 2), x.transpose(1, 2), delta.mT
     result = mix(Line(x.shape[1]), *operands, initial_state=state, return_state=final)
     y, *states = result if final else [result]
     return y.transpose(1, 2), states
-
-
-def _starts(sizes: list[int], x: Tensor) -> Tensor:
-    """Where sequences of these lengths start after another one, ``[1, seqlen]``."""
-    starts = torch.zeros(1, x.shape[1], dtype=torch.bool, device=x.device)
-    starts[0, list(accumulate(sizes[:-1]))] = True
-    return starts
 
 
 def _steps(

@@ -48,21 +48,22 @@ def selective_state_update(
         Like x.
     """
     if isinstance(state, Tensor) and state.dim() == 3:
-        rows = [None if t is None else t.unsqueeze(1) for t in (x, dt, B, C, z)]
-        channels = [None if t is None else t.unsqueeze(0) for t in (A, D, dt_bias)]
-        given: Any = dict(zip(("x", "dt", "B", "C", "z", "A", "D", "dt_bias"), rows + channels, strict=True))
-        options: Any = {"dt_softplus": dt_softplus, "state_batch_indices": state_batch_indices}
-        return selective_state_update(state.unsqueeze(1), **given, **options).squeeze(1)
+        rows: Any = (None if t is None else t.unsqueeze(1) for t in (x, dt, B, C, z))
+        channels: Any = (None if t is None else t.unsqueeze(0) for t in (A, D, dt_bias))
+        (x, dt, B, C, z), (A, D, dt_bias) = rows, channels
+        state, options = state.unsqueeze(1), (dt_softplus, state_batch_indices)
+        return selective_state_update(state, x, dt, A, B, C, D, z, dt_bias, *options).squeeze(1)
     check_step(state, x, dt, A, B, C, D, z, dt_bias, state_batch_indices)
+    rows = None if state_batch_indices is None else state_batch_indices.long()
     dtype = compute_dtype(*(t for t in (state, x, dt, A, B, C, D, z, dt_bias) if t is not None))
-    h = state if state_batch_indices is None else state.index_select(0, state_batch_indices)
+    h = state if rows is None else state.index_select(0, rows)
     if torch.is_grad_enabled() and h is state:
         h = h.clone()  # autograd saves it, and it is about to change
     h, out = _step(h.to(dtype), x.to(dtype), dt.to(dtype), A, B.to(dtype), C.to(dtype), dt_bias, dt_softplus)
-    if state_batch_indices is None:
+    if rows is None:
         state.copy_(h)
     else:
-        state.index_copy_(0, state_batch_indices, h.to(state.dtype))
+        state.index_copy_(0, rows, h.to(state.dtype))
     out = out if D is None else torch.addcmul(out, x.to(dtype), D.to(dtype))
     return (out if z is None else out * F.silu(z.to(dtype))).to(x.dtype)
 

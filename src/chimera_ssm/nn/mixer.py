@@ -69,8 +69,8 @@ class Chimera(RecurrentMixer):
 
         With ``state`` or ``return_state``, the topology is a `Line`, or a batch of lines, that is continued: a line
         processed in parts, each from the state of the part before, gives the result of the whole, and gradients flow
-        through the states. Masked nodes, at either end of a part, are skipped: the state is that of the line without
-        them.
+        through the states. Masked nodes are skipped: the result is that of the line without them. Without states, a
+        masked node inside of a line loses its edges, as in other topologies.
 
         Args:
             x: features of the nodes.

@@ -70,7 +70,7 @@ class RecurrentMixer(MixerParameters):
     ) -> tuple[Tensor, MixerState]:
         """`_continue` where the masked nodes are the last ones of each row."""
         z, features, steps, injections = self._projected(x, node_mask)
-        reach = 1 if self.conv is None else self.conv.reach
+        reach = self._reach
         before = features.new_zeros(len(x), reach - 1, features.shape[-1]) if state is None else state.window
         window = torch.cat([before.to(features.dtype), features], dim=1)
         features = self._convolved(window, Line(window.shape[1]), None)[:, reach - 1 :]
@@ -116,16 +116,27 @@ class RecurrentMixer(MixerParameters):
                 return c @ hidden, hidden
         return mix(Line(V.shape[2]), weight[..., 1:], C, B, V, scale, initial_state=entering, return_state=True)
 
+    @property
+    def _reach(self) -> int:
+        """The number of nodes in the window of the convolution."""
+        return 1 if self.conv is None else self.conv.reach
+
     def _check_state(self, state: MixerState | None, rows: int) -> None:
         """Raise a ValueError unless a state is of this mixer and has a row for each line."""
         if state is None:
             return
-        expected = rows, self.num_heads, self.state_size, self.width // self.num_heads
-        if not isinstance(state, MixerState) or tuple(state.hidden.shape) != expected:
-            found = list(state.hidden.shape) if isinstance(state, MixerState) else type(state).__name__
+        expected = {
+            "window": [rows, self._reach - 1, self.splits[1]],
+            "steps": [rows, self.num_heads, self.kind.num_steps],
+            "hidden": [rows, self.num_heads, self.state_size, self.width // self.num_heads],
+        }
+        found: Any = type(state).__name__
+        if isinstance(state, MixerState):
+            found = {name: list(getattr(state, name).shape) for name in expected}
+        if found != expected:
             raise ValueError(
-                "state must be a MixerState that this mixer returned for as many lines, with hidden of shape "
-                f"{list(expected)}, found {found}"
+                f"state must be a MixerState that this mixer returned for as many lines, of shapes {expected}, found "
+                f"{found}"
             )
 
 

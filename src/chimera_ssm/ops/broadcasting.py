@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from math import prod
 from typing import Any
@@ -16,6 +16,15 @@ def flatten_lead(x: Tensor, lead: Sequence[int], kept: int) -> Tensor:
     """``x`` with its leading dimensions broadcast to ``lead`` and made one; the last ``kept`` stay."""
     tail = x.shape[-kept:]
     return x.expand(*lead, *tail).reshape(prod(lead), *tail)
+
+
+def broadcast_lead(leads: Mapping[str, Sequence[int]]) -> tuple[int, ...]:
+    """The leading dimensions to which those of all arguments broadcast."""
+    try:
+        return torch.broadcast_shapes(*leads.values())
+    except RuntimeError:
+        found = ", ".join(f"{name} {list(lead)}" for name, lead in leads.items())
+        raise ValueError(f"leading dimensions must broadcast to each other, found {found}") from None
 
 
 def with_columns(x: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from torch.nn.functional import pad
 from chimera_ssm.ops import custom_ops
 from chimera_ssm.ops.autograd import values_wanted
 from chimera_ssm.ops.bounded import BoundedCache
-from chimera_ssm.ops.broadcasting import compute_dtype, flatten_lead, with_columns, without_autocast
+from chimera_ssm.ops.broadcasting import broadcast_lead, compute_dtype, flatten_lead, with_columns, without_autocast
 from chimera_ssm.ops.checking import check_all_finite, check_finite
 from chimera_ssm.ops.checks import check_equal_heads, check_mixes, check_nodes, check_weight, list_arguments
 from chimera_ssm.ops.contract import Solver
@@ -104,7 +104,7 @@ def solve(topology: Topology, weight: Tensor, rhs: Tensor, solver: Solver | None
 def solve_now(topology: Topology, weight: Tensor, rhs: Tensor, solver: Solver | None) -> Tensor:
     """`solve` of checked arguments."""
     dtype = compute_dtype(weight, rhs)
-    lead = torch.broadcast_shapes(weight.shape[:-1], rhs.shape[:-2])
+    lead = broadcast_lead({"weight": weight.shape[:-1], "rhs": rhs.shape[:-2]})
     with without_autocast(rhs):
         flat = flatten_lead(weight.to(dtype), lead, 1)
         columns = with_columns(flatten_lead(rhs.to(dtype), lead, 2))
@@ -247,15 +247,18 @@ class _MixPlan:
 
 def _plan_mix(topologies: list, weights: list, Cs: list, Bs: list, V: Tensor, scales: Any, solver: Any) -> _MixPlan:
     check_mixes(topologies, weights, Cs, Bs, V, scales)
-    leads = [x.shape[:-2] for x in (*weights, *scales) if x is not None] + [x.shape[:-3] for x in (*Cs, *Bs, V)]
-    lead = torch.broadcast_shapes(*leads)
+    leads = {"V": V.shape[:-3]}
+    for name, given, kept in (("weight", weights, 2), ("C", Cs, 3), ("B", Bs, 3), ("scale", scales, 2)):
+        names = [name] if len(given) == 1 else [f"{name}[{k}]" for k in range(len(given))]
+        leads |= {name: x.shape[:-kept] for name, x in zip(names, given, strict=True) if x is not None}
+    lead = broadcast_lead(leads)
     tensors = [x for x in (*weights, *Cs, *Bs, *scales, V) if x is not None]
     dtype = compute_dtype(*tensors)
     N, P, groups_per_head = Cs[0].shape[-1], V.shape[-1], Cs[0].shape[-3] / V.shape[-3]
     choice = select_solver(topologies, N, P, groups_per_head, solver, V.device)
     if len(topologies) == 1:
         warn_if_expensive(topologies[0], choice.solvers[0], choice.work, weights[0])
-    as_is = len(lead) == 1 and all(x == lead for x in leads) and all(x.dtype == dtype for x in tensors)
+    as_is = len(lead) == 1 and all(x == lead for x in leads.values()) and all(x.dtype == dtype for x in tensors)
     algorithms = tuple(s.algorithm(t) for s, t in zip(choice.solvers, topologies, strict=True))
     return _MixPlan(lead, dtype, choice, algorithms, as_is, empty=0 in (N, P))
 

@@ -16,12 +16,15 @@ from torch import Tensor
 from chimera_ssm.errors import TopologyError
 from chimera_ssm.ops import dispatch
 from chimera_ssm.ops.autograd import values_wanted
-from chimera_ssm.ops.broadcasting import compute_dtype, flatten_lead, with_columns, without_autocast
+from chimera_ssm.ops.broadcasting import broadcast_lead, compute_dtype, flatten_lead, with_columns, without_autocast
 from chimera_ssm.ops.checking import check_all_finite, check_finite
 from chimera_ssm.ops.neumann.solver import Neumann
 from chimera_ssm.ops.terms import Term
 from chimera_ssm.ops.unions import needs_parts, split_edges, split_nodes
 from chimera_ssm.topology import Batch, Line, Topology
+
+#: The number of last dimensions of each argument that are not leading dimensions.
+_KEPT = {"weight": 2, "C": 3, "B": 3, "V": 3, "scale": 2, "initial_state": 4}
 
 
 def mix_states_now(
@@ -34,16 +37,15 @@ def mix_states_now(
     initial_state: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """The mix of checked arguments on directed lines, and the state after the last node of each line."""
-    arguments = {"weight": weight, "C": C, "B": B, "scale": scale, "V": V, "initial_state": initial_state}
+    arguments = {"weight": weight, "C": C, "B": B, "V": V, "scale": scale, "initial_state": initial_state}
     check_all_finite({name: [x] for name, x in arguments.items()}, "look for the operation that made it")
     dtype = compute_dtype(*(x for x in arguments.values() if x is not None))
-    apart, states = isinstance(topology, Batch), initial_state
-    if states is not None:  # [..., H, num_parts, N, P], so that parts are not among the leading dimensions
-        states = states.transpose(-4, -3) if apart else states.unsqueeze(-3)
-    kept = [(weight, 2), (C, 3), (B, 3), (V, 3), (scale, 2), (states, 4)]
-    lead = torch.broadcast_shapes(*(x.shape[:-n] for x, n in kept if x is not None))
+    apart = isinstance(topology, Batch)
+    if initial_state is not None:  # [..., H, num_parts, N, P], so that parts are not among the leading dimensions
+        arguments["initial_state"] = initial_state.transpose(-4, -3) if apart else initial_state.unsqueeze(-3)
+    lead = broadcast_lead({name: x.shape[: -_KEPT[name]] for name, x in arguments.items() if x is not None})
     with without_autocast(V):
-        flat = [None if x is None else flatten_lead(x.to(dtype), lead, n) for x, n in kept]
+        flat = [None if x is None else flatten_lead(x.to(dtype), lead, _KEPT[name]) for name, x in arguments.items()]
         y, leaving = _mix_flat(topology, *flat)
     check_finite("the mix", y, "bound the weights: products of weights along the line overflow")
     leaving = leaving.unflatten(0, lead) if lead else leaving.squeeze(0)

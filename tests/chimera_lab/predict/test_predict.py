@@ -84,6 +84,27 @@ def test_masked_words_of_lines(saved, tmp_path):  # noqa: F811
     assert all(row["word"] in WORDS for row in rows)
 
 
+def test_continuations_of_lines(tmp_path):
+    """Padding does not matter, and nothing that marks the end of a text follows the words that are given."""
+    from transformers import BertTokenizer
+
+    torch.manual_seed(0)
+    model = chimera.create_model("chimera_causal_test", vocab_size=len(WORDS)).eval()
+    model.save_pretrained(tmp_path / "model")
+    BertTokenizer(vocab={word: k for k, word in enumerate(WORDS)}).save_pretrained(tmp_path / "model")
+    (tmp_path / "in.txt").write_text("return a\nsorted strings of number\n")
+    model_folder, lines, out = (str(tmp_path / name) for name in ("model", "in.txt", "out.json"))
+    assert main(["predict", model_folder, lines, "--out", out]) == 0
+    rows = json.loads((tmp_path / "out.json").read_text())
+    assert [row["input"] for row in rows] == ["return a", "sorted strings of number"]
+    assert predict(model_folder, ["return a"]) == rows[:1]
+    ids = torch.tensor([[WORDS.index(word) for word in ("return", "a")]])
+    for _ in range(20):
+        ids = torch.cat([ids, model(ids).logits[:, -1:].argmax(-1)], dim=1)
+    expected = [WORDS[k] for k in ids[0, 2:] if not WORDS[k].startswith("[")]
+    assert rows[0]["continuation"] == " ".join(expected).replace(" ##", "")
+
+
 def test_classes_of_sentences_and_pairs(saved, tmp_path):  # noqa: F811
     from transformers import AutoTokenizer, BertTokenizer
 

@@ -117,6 +117,51 @@ def test_packed_sequences_are_kept_apart(family, training):
     torch.testing.assert_close(packed, torch.cat(alone, 1), rtol=0, atol=1e-5)
 
 
+ROW = torch.zeros(1, 37, dtype=torch.int32)
+BAD = {
+    "decreasing": ({"seq_idx": ROW.index_fill(1, torch.arange(9), 1)}, "seq_idx must not decrease, found 1 before 0"),
+    "short": ({"seq_idx": ROW[:, :30]}, r"seq_idx must be integers of shape \[1, 37\] = \[batch, seqlen\], found"),
+    "long": ({"seq_idx": ROW.repeat(1, 2)}, r"seq_idx must be integers of shape \[1, 37\] = \[batch, seqlen\], found"),
+    "flat": ({"seq_idx": ROW[0]}, r"seq_idx must be integers of shape \[1, 37\] = \[batch, seqlen\], found"),
+    "list": ({"seq_idx": [[0] * 37]}, "seq_idx must be integers of shape .*, found list"),
+    "bounds": ({"cu_seqlens": torch.tensor([0, 20, 10, 37])}, r"cu_seqlens must increase .* \[0, 20, 10, 37\]"),
+    "long bounds": ({"cu_seqlens": torch.tensor([0, 50])}, r"cu_seqlens must end with seqlen = 37, found \[0, 50\]"),
+    "list of bounds": ({"cu_seqlens": [0, 37]}, r"cu_seqlens must be integers of shape .* found \[0, 37\]"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("family", ["Mamba2", "Bamba"])
+def test_wrong_divisions_are_refused(family, name):
+    model, (given, message) = model_of(family), BAD[name]
+    chimera.accelerate(model)
+    with pytest.raises(ValueError, match=message):
+        model(tokens(rows=1), use_cache=False, **given)
+
+
+def test_bounds_need_a_single_row():
+    model = model_of("Mamba2")
+    chimera.accelerate(model)
+    with pytest.raises(ValueError, match="cu_seqlens needs a batch of one row, found 2 rows: use seq_idx"):
+        model(tokens(), cu_seqlens=torch.tensor([0, 37]))
+
+
+@torch.no_grad()
+def test_packed_sequences_in_a_wrapped_model():
+    class Wrapper(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model_of("Mamba2")
+
+        def forward(self, ids, **kwargs):
+            return self.model(ids, **kwargs).logits
+
+    wrapper, ids = Wrapper(), tokens(rows=1)
+    chimera.accelerate(wrapper)
+    alone = torch.cat([wrapper(part) for part in ids.split([12, 25], dim=1)], dim=1)
+    torch.testing.assert_close(wrapper(ids, cu_seqlens=torch.tensor([0, 12, 37])), alone, rtol=0, atol=1e-5)
+
+
 def test_transformers_refuses_packed_sequences():
     with pytest.raises(ValueError, match="can't keep packed sequences apart"):
         model_of("Bamba")(tokens(rows=1), seq_idx=torch.zeros(1, 37, dtype=torch.int32))
@@ -160,6 +205,9 @@ def test_compiled_models():
     torch._dynamo.reset()
     compiled = torch.compile(model, backend="eager")
     torch.testing.assert_close(compiled(tokens(), use_cache=False).logits, expected, rtol=0, atol=1e-4)
+    # Other shapes and arguments: layers of one class are compiled again.
+    given = {"input_ids": tokens(rows=1), "seq_idx": torch.tensor([[0] * 12 + [1] * 25]), "use_cache": False}
+    torch.testing.assert_close(compiled(**given).logits, model(**given).logits, rtol=0, atol=1e-4)
 
 
 @torch.no_grad()

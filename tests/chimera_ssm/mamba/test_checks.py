@@ -14,9 +14,15 @@ def test_starts_of_sequences():
     assert check_cu_seqlens(torch.tensor([0, 2, 4, 6]), check_seq_idx(seq_idx, ROW), ROW) == [2, 2, 2]
 
 
-@pytest.mark.parametrize("bounds", [[0, 4], [1, 6], [0, 3, 3, 6], [0, 4, 2, 6], [0]])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.bool])
+def test_indices_decrease_in_any_dtype(dtype):
+    with pytest.raises(ValueError, match=r"seq_idx must not decrease, found (1|True) before (0|False) at step 3"):
+        check_seq_idx(torch.tensor([[0, 1, 1, 0, 0, 0]], dtype=dtype), ROW)
+
+
+@pytest.mark.parametrize("bounds", [[0, 4], [0, 7], [1, 6], [0, 3, 3, 6], [0, 4, 2, 6], [0]])
 def test_bounds_increase_from_nothing_to_everything(bounds):
-    with pytest.raises(ValueError, match="cu_seqlens must increase from 0 to seqlen = 6, found"):
+    with pytest.raises(ValueError, match=r"cu_seqlens must (increase from 0 to seqlen|end with seqlen = 6), found"):
         check_cu_seqlens(torch.tensor(bounds), None, ROW)
 
 

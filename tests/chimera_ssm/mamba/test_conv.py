@@ -80,9 +80,14 @@ def test_errors():
     x = rows.mT
     with pytest.raises(ValueError, match=r"weight must have shape \[dim = 16, width\], found \[4, 16\]"):
         chimera.causal_conv1d_fn(x, weight.mT, bias)
+    with pytest.raises(ValueError, match=r"x and weight must not be empty, found \[2, 16, 20\] and \[16, 0\]"):
+        chimera.causal_conv1d_fn(x, weight[:, :0], bias)
     with pytest.raises(ValueError, match="activation must be None, 'silu' or 'swish', found 'gelu'"):
         chimera.causal_conv1d_fn(x, weight, bias, activation="gelu")
     with pytest.raises(ValueError, match="seq_idx must not decrease, found 1 before 0 at step 1 of row 0"):
         chimera.causal_conv1d_fn(x, weight, bias, seq_idx=torch.tensor([[1] + [0] * 19] * 2))
+    for seq_idx in (torch.zeros(20).long(), torch.zeros(2, 19).long(), [[0] * 20] * 2):
+        with pytest.raises(ValueError, match=r"seq_idx must be integers of shape \[2, 20\] = \[batch, seqlen\], found"):
+            chimera.causal_conv1d_fn(x, weight, bias, seq_idx=seq_idx, initial_states=torch.zeros(2, 16, 3).double())
     with pytest.raises(ValueError, match="conv_state must hold the last 3 inputs or more, found 2"):
         chimera.causal_conv1d_update(x[..., 0], torch.zeros(2, 16, 2).double(), weight)

@@ -38,5 +38,12 @@ def test_base_models_are_told():
     assert model(1, seq_idx=seq_idx) == {}
 
 
+def test_models_inside_of_other_modules():
+    wrapper = nn.Sequential(Model(), nn.Identity())
+    hooks = pass_on_sequences(wrapper)
+    assert wrapper[0](1, seq_idx=2) == {"seq_idx": 2}
+    assert len(hooks) == 3
+
+
 def test_models_without_a_base_model_have_no_hooks():
     assert pass_on_sequences(nn.Linear(2, 2)) == []

@@ -101,7 +101,9 @@ BAD = {
     "dt": (torch.zeros(2, 20, 4).long(), "dt must be a floating point tensor, found torch.int64"),
     "initial_states": (torch.zeros(2, 4, 3, 5), r"headdim = 5, dstate = 3\], found \[2, 4, 3, 5\]"),
     "D": (torch.zeros(4, 6), r"D must have shape \[nheads = 4, headdim = 5\], found \[4, 6\]"),
+    "D list": ([1.0] * 4, "D must be a floating point tensor, found list"),
     "dt_limit": ((1.0, 0.5), r"dt_limit must be a smallest and a largest step, found \(1.0, 0.5\)"),
+    "dt_limit of one number": (3.0, r"dt_limit must be a smallest and a largest step, found 3.0"),
     "seq_idx": (
         torch.tensor([0] * 19 + [1, *[0] * 10, *[2] * 9, 1]).view(2, 20),
         "found 2 before 1 at step 19 of row 1",
@@ -116,4 +118,4 @@ def test_errors(name):
     given = {n: x.detach() for n, x in slow.arguments().items()}
     value, message = BAD[name]
     with pytest.raises(ValueError, match=message):
-        call({**given, name: value})
+        call({**given, name.split()[0]: value})

@@ -44,10 +44,11 @@ def test_without_heads():
     torch.testing.assert_close(squeezed, updated.squeeze(1))
 
 
-def test_rows_of_a_larger_state():
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_rows_of_a_larger_state(dtype):
     state, given = arguments()
     given = {n: x.detach() for n, x in given.items()}
-    rows = torch.tensor([4, 0, 2])
+    rows = torch.tensor([4, 0, 2], dtype=dtype)
     several = torch.randn(6, *state.shape[1:], dtype=torch.float64)
     alone, before = several[rows], several.clone()
     expected = chimera.selective_state_update(alone, **given)
@@ -86,6 +87,7 @@ def test_half_precision():
 BAD = {
     "x": (torch.zeros(3, 4), r"x must have shape \[batch, nheads, dim\]"),
     "B": (torch.zeros(3, 3, 6), "found 4 heads and 3 groups"),
+    "B of no group": (torch.zeros(3, 0, 6), r"x and B must not be empty, found \[3, 4, 5\] and \[3, 0, 6\]"),
     "A": (torch.zeros(4, 5, 7), r"A must have shape \[nheads = 4, dim = 5, dstate = 6\], found \[4, 5, 7\]"),
     "z": (torch.zeros(3, 4, 6), "z must have shape"),
     "state_batch_indices": (torch.tensor([0, 1, 1]), r"must be different rows of state, 0 to 2, found \[0, 1, 1\]"),
@@ -96,6 +98,6 @@ BAD = {
 def test_errors(name):
     state, given = arguments()
     value, message = BAD[name]
-    given = {**given, name: value, **({"C": value} if name == "B" else {})}
+    given |= {"B": value, "C": value} if name.startswith("B") else {name: value}
     with pytest.raises(ValueError, match=message):
         chimera.selective_state_update(state.clone(), **given)

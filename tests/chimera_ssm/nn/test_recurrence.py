@@ -130,6 +130,17 @@ def test_padding_between_chunks_is_skipped():
     torch.testing.assert_close(found[1, 2:], alone[5:])
 
 
+def test_a_node_that_is_masked_inside_of_a_line():
+    """It is skipped where states are passed on; without states it loses its edges."""
+    mixer, x = build("line", conv=False), torch.randn(8, DIM, dtype=torch.float64)
+    mask = torch.ones(8, dtype=torch.bool).index_fill(0, torch.tensor(3), False)
+    found, _ = mixer(x, chimera.Line(8), node_mask=mask, return_state=True)
+    torch.testing.assert_close(found[mask], mixer(x[mask], chimera.Line(7)))
+    divided = mixer(x, chimera.Line(8), node_mask=mask)
+    parts = mixer(x[:3], chimera.Line(3)), torch.zeros(1, DIM).double(), mixer(x[4:], chimera.Line(4))
+    torch.testing.assert_close(divided, torch.cat(parts))
+
+
 def test_the_state_is_a_dense_sum():
     """``Σ_j (Π_{j<k≤t} a_k) β_j B_j V_jᵀ`` in float64."""
     mixer, x = build(conv=False), torch.randn(9, DIM, dtype=torch.float64)
@@ -168,7 +179,10 @@ def test_other_topologies_have_no_state():
 def test_a_state_of_another_size_is_refused():
     mixer, x = build(), torch.randn(2, 4, DIM, dtype=torch.float64)
     _, state = mixer(x, chimera.Line(4), return_state=True)
-    with pytest.raises(ValueError, match=r"hidden of shape \[1, 4, 6, 8\], found \[2, 4, 6, 8\]"):
+    with pytest.raises(ValueError, match=r"'hidden': \[1, 4, 6, 8\]}, found .*'hidden': \[2, 4, 6, 8\]"):
         mixer(x[0], chimera.Line(4), state=state)
+    for options in ({"conv": False}, {"groups": 4}, {"kind": chimera.OnLine(width=5)}, {"kind": chimera.OnGraph()}):
+        with pytest.raises(ValueError, match="state must be a MixerState that this mixer returned"):
+            build(**options)(x, chimera.Line(4), state=state)
     with pytest.raises(ValueError, match="found tuple"):
         mixer(x, chimera.Line(4), state=(1, 2, 3))

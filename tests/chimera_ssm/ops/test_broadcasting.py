@@ -1,8 +1,10 @@
 """Leading dimensions are broadcast and made one; results are computed in float32 at least, without autocast."""
 
+import pytest
 import torch
 
-from chimera_ssm.ops.broadcasting import compute_dtype, flatten_lead, with_columns, without_autocast
+import chimera_ssm as chimera
+from chimera_ssm.ops.broadcasting import broadcast_lead, compute_dtype, flatten_lead, with_columns, without_autocast
 
 
 def test_leading_dimensions_are_made_one():
@@ -10,6 +12,17 @@ def test_leading_dimensions_are_made_one():
     flat = flatten_lead(x, (4, 3, 2), 2)
     assert flat.shape == (24, 5, 2)
     assert torch.equal(flat.view(4, 3, 2, 5, 2)[2, :, 1], x[:, 0])
+
+
+def test_leading_dimensions_that_do_not_fit_are_named():
+    assert broadcast_lead({"weight": (3, 1), "V": (2,)}) == (3, 2)
+    with pytest.raises(ValueError, match=r"must broadcast to each other, found weight \[3\], V \[2\]"):
+        broadcast_lead({"weight": (3,), "V": (2,)})
+    line, x = chimera.Line(4), torch.ones(2, 1, 4, 5)
+    with pytest.raises(ValueError, match=r"found V \[2\], weight \[3\], C \[2\], B \[2\]"):
+        chimera.mix(line, torch.ones(3, 1, 3), x, x, x)
+    with pytest.raises(ValueError, match=r"found weight \[3, 1\], rhs \[2, 1\]"):
+        chimera.solve(line, torch.ones(3, 1, 3), x)
 
 
 def test_there_is_always_a_column():

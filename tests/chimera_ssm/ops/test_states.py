@@ -202,5 +202,7 @@ def test_errors_say_what_to_do():
     packed = chimera.batch([line, line])
     with pytest.raises(ValueError, match=r"\[..., num_parts, H, N, P\] = \[..., 2, 4, 3, 5\] on Batch"):
         chimera.mix(packed, *inputs(packed, torch.float32), initial_state=torch.zeros(4, 3, 5))
+    with pytest.raises(ValueError, match=r"must broadcast to each other, found .* scale \[2\], initial_state \[5\]"):
+        chimera.mix(line, *inputs(line, torch.float32), initial_state=torch.zeros(5, 4, 3, 5))
     with pytest.raises(ValueError, match="initial_state must be a floating point tensor, found int"):
         chimera.mix(line, weight, C, B, V, initial_state=0)

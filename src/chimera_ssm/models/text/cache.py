@@ -32,6 +32,12 @@ class ChimeraCache(Cache):
     def __repr__(self) -> str:
         return f"ChimeraCache({self.length} tokens, {len(self.states)} layers)"
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> ChimeraCache:
+        """A copy through which gradients flow to the same tokens; tensors with a history have no other copy."""
+        copy = ChimeraCache()
+        copy.append([state.map(torch.clone) for state in self.states], self.length)
+        return copy
+
     def append(self, states: list[MixerState], length: int) -> None:
         """Replace the states by those ``length`` tokens later."""
         self.states, self.length = states, self.length + length

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from transformers import GenerationMixin
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
@@ -69,7 +71,7 @@ class ChimeraCausalModel(EmbeddedTokens):
             kwargs: other outputs of tokenizers and trainers, which are ignored.
         """
         x = self._embed(input_ids, inputs_embeds)
-        attention_mask = _of_new_tokens(attention_mask, x.shape[1], past_key_values)
+        attention_mask = _of_new_tokens(attention_mask, x, past_key_values)
         check_inputs(x, attention_mask, seq_idx, kwargs.get("position_ids"))
         cache = self._cache(past_key_values, use_cache, x, seq_idx)
         wanted = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
@@ -98,7 +100,9 @@ class ChimeraCausalModel(EmbeddedTokens):
             use_cache = False
         return ChimeraCache() if use_cache else None
 
-    def _blocks(self, x: Tensor, attention_mask: Tensor | None, seq_idx: Tensor | None, cache: ChimeraCache | None):
+    def _blocks(
+        self, x: Tensor, attention_mask: Tensor | None, seq_idx: Tensor | None, cache: ChimeraCache | None
+    ) -> Iterator[Tensor]:
         """The output of each block, ``[B, T, hidden_size]``; the cache is updated after the last."""
         node_mask = None if attention_mask is None else attention_mask.bool()
         if seq_idx is not None:  # one row of nodes: a batch of lines
@@ -195,13 +199,16 @@ class ChimeraForCausalLM(ChimeraTextPreTrainedModel, GenerationMixin):
         return False
 
 
-def _of_new_tokens(attention_mask: Tensor | None, length: int, cache: ChimeraCache | None) -> Tensor | None:
-    """The mask of the new tokens; ``None`` if there is no padding."""
+def _of_new_tokens(attention_mask: Tensor | None, x: Tensor, cache: Any) -> Tensor | None:
+    """The mask of the new tokens ``x [B, T, hidden_size]``; ``None`` if there is no padding."""
     if attention_mask is None:
         return None
-    if cache is not None and attention_mask.dim() == 2 and attention_mask.shape[1] == cache.get_seq_length() + length:
-        attention_mask = attention_mask[:, -length:]
-    return None if bool(attention_mask.all()) and attention_mask.shape[1:] == (length,) else attention_mask
+    past = cache.get_seq_length() if isinstance(cache, ChimeraCache) else 0
+    if attention_mask.shape == (len(x), past + x.shape[1]):
+        attention_mask = attention_mask[:, past:]
+    if torch.compiler.is_compiling() or attention_mask.shape != x.shape[:2]:  # one graph for all masks
+        return attention_mask
+    return None if attention_mask.all() else attention_mask
 
 
 def _chimera(config: ChimeraCausalConfig) -> nn.Module:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import Mamba2Config, Mamba2ForCausalLM, PreTrainedModel
+from transformers import Mamba2Config, Mamba2ForCausalLM
 
 from chimera_ssm.models.text.causal import ChimeraForCausalLM
 from chimera_ssm.models.text.causal_configuration import ChimeraCausalConfig
@@ -103,8 +103,14 @@ def export_mamba2(model: ChimeraForCausalLM | str | PathLike) -> Mamba2ForCausal
     return _built(Mamba2ForCausalLM, Mamba2Config(**fields, time_step_limit=limits), weights, model)
 
 
-def _loaded(model: Any, expected: type[PreTrainedModel]) -> Any:
+def _loaded(model: Any, expected: Any) -> Any:
     if isinstance(model, (str, PathLike)):
+        values, _ = expected.config_class.get_config_dict(model)
+        if values.get("model_type") != expected.config_class.model_type:
+            raise ValueError(
+                f"expected the folder of a {expected.__name__}, found model_type {values.get('model_type')!r} in the "
+                f"config.json of {model}"
+            )
         return expected.from_pretrained(model)
     if not isinstance(model, expected):
         raise ValueError(f"expected a {expected.__name__} or its folder, found {type(model).__name__}")

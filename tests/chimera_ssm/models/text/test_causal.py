@@ -154,6 +154,19 @@ def test_generation_goes_on_from_a_cache():
         assert torch.equal(generate(model, first.sequences, max_new_tokens=7, past_key_values=cache), whole)
 
 
+def test_copies_of_a_cache_have_gradients():
+    """Two continuations of one text, from the cache and from its copy."""
+    model, ids = build().double(), tokens(2, 9)
+    cache = model(ids[:, :5]).past_key_values
+    kept = copy.deepcopy(cache)
+    model(ids[:, :3], past_key_values=cache)
+    found = model(ids[:, 5:], past_key_values=kept).logits
+    expected = model(ids).logits[:, 5:]
+    torch.testing.assert_close(found, expected)
+    grads = [torch.autograd.grad(x.square().sum(), list(model.parameters())) for x in (found, expected)]
+    torch.testing.assert_close(*grads)
+
+
 def test_prompts_may_be_embedded():
     model, (ids, mask) = build(), padded("left")
     embedded = model.generate(inputs_embeds=model.get_input_embeddings()(ids), attention_mask=mask, **GENERATE)
@@ -287,6 +300,8 @@ def test_the_trainer_trains_and_exempts_decays(tmp_path):
         (lambda: build(conv_width=0), "conv_width must be an integer of at least 1, found 0"),
         (lambda: build(dt_limit=(0.2, 0.1)), r"0 ≤ smallest < largest, found \(0.2, 0.1\)"),
         (lambda: build()(tokens(2, 5), attention_mask=torch.ones(2, 4)), r"attention_mask must have shape \[2, 5\]"),
+        (lambda: build()(tokens(1, 5), attention_mask=torch.ones(2, 5)), r"attention_mask must have shape \[1, 5\]"),
+        (lambda: build()(tokens(1, 5), attention_mask=torch.ones(5)), r"attention_mask must have shape \[1, 5\]"),
         (lambda: build()(tokens(1, 5), past_key_values=DynamicCache()), "must be a ChimeraCache, found DynamicCache"),
         (
             lambda: build()(tokens(1, 2), past_key_values=build()(tokens(2, 2)).past_key_values),
@@ -335,3 +350,21 @@ def test_the_model_compiles_as_one_graph():
     model, ids = build(), tokens(2, 9)
     compiled = torch.compile(lambda ids: model(ids, use_cache=True).logits, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(ids), model(ids).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_exported_models_take_masks():
+    """One graph for texts with and without padding."""
+
+    class Logits(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = build()
+
+        def forward(self, ids, mask):
+            return self.model(ids, attention_mask=mask, use_cache=False).logits
+
+    model, (ids, mask) = Logits(), padded("left")
+    exported = torch.export.export(model, (ids, mask)).module()
+    for given in (mask, torch.ones_like(mask)):
+        expected = model(ids, given)[given.bool()]
+        torch.testing.assert_close(exported(ids, given)[given.bool()], expected, atol=1e-5, rtol=1e-5)

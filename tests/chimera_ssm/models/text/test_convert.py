@@ -83,6 +83,15 @@ def test_folders_are_converted(tmp_path):
     torch.testing.assert_close(back.eval()(ids).logits, model(ids).logits, atol=1e-4, rtol=1e-4)
 
 
+def test_folders_of_other_models_are_refused(tmp_path):
+    mamba2().save_pretrained(tmp_path / "mamba2")
+    small().save_pretrained(tmp_path / "chimera")
+    with pytest.raises(ValueError, match="folder of a Mamba2ForCausalLM, found model_type 'chimera_causal' in the"):
+        chimera.convert_mamba2(tmp_path / "chimera")
+    with pytest.raises(ValueError, match="folder of a ChimeraForCausalLM, found model_type 'mamba2' in the"):
+        chimera.export_mamba2(tmp_path / "mamba2")
+
+
 def test_precision_mode_and_generation_settings_are_kept():
     model = mamba2().bfloat16().train()
     model.generation_config.temperature = 0.7
