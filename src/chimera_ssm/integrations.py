@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-MODEL_TYPES = ("chimera_image", "chimera_text", "chimera_graph")
+MODEL_TYPES = ("chimera_causal", "chimera_graph", "chimera_image", "chimera_text")
 
 
 def register_configurations(auto: Any) -> None:

@@ -45,6 +45,13 @@ def test_auto_classes(saved):
     assert out.split() == ["ChimeraImageModel", "ChimeraTextConfig"]
 
 
+def test_every_model_type_is_known_in_advance():
+    from chimera_ssm import integrations, models
+
+    configurations = [getattr(models, name) for name in models.__all__ if name.endswith("Config")]
+    assert sorted(integrations.MODEL_TYPES) == sorted(config.model_type for config in configurations)
+
+
 @pytest.mark.parametrize("first", ["import chimera_ssm", "from transformers import AutoImageProcessor"])
 def test_image_processors_and_pipelines(saved, first):
     out = run(
@@ -60,9 +67,10 @@ def test_image_processors_and_pipelines(saved, first):
     assert int(out.split()[-1]) > 1
 
 
-def test_adapters_have_default_targets():
+@pytest.mark.parametrize("kind", ["text", "causal", "image", "graph"])
+def test_adapters_have_default_targets(kind):
     peft = pytest.importorskip("peft")
-    model = chimera.create_model("chimera_text_test")
+    model = chimera.create_model(f"chimera_{kind}_test")
     adapted = peft.get_peft_model(model, peft.LoraConfig())
     names = {name.split(".")[-2] for name, module in adapted.named_modules() if name.endswith(".lora_A")}
     assert names == {"in_proj", "out_proj"}

@@ -1,4 +1,4 @@
-"""Progress of long operations: a line on stderr after five seconds, and again as it goes on."""
+"""Progress of long operations: a line on stderr after five seconds, and again each time that the time has doubled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-#: Seconds between lines.
+#: Seconds until the first line.
 INTERVAL = 5.0
 #: Operations on fewer nodes are never long.
 _LARGE = 1000
@@ -19,8 +19,10 @@ def _reported(words: str) -> Generator[None]:
     start, finished = time.monotonic(), threading.Event()
 
     def report() -> None:
-        while not finished.wait(INTERVAL):
-            print(f"chimera: {words}: {time.monotonic() - start:.0f} s so far", file=sys.stderr, flush=True)
+        elapsed = INTERVAL
+        while not finished.wait(elapsed):
+            elapsed = time.monotonic() - start
+            print(f"chimera: {words}: {elapsed:.0f} s so far", file=sys.stderr, flush=True)
 
     thread = threading.Thread(target=report, name="chimera-progress", daemon=True)
     thread.start()

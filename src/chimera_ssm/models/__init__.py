@@ -48,7 +48,7 @@ AutoModelForMaskedLM.register(ChimeraTextConfig, ChimeraForMaskedLM)
 AutoModelForSequenceClassification.register(ChimeraTextConfig, ChimeraForSequenceClassification)
 AutoModelForTokenClassification.register(ChimeraTextConfig, ChimeraForTokenClassification)
 AutoModelForQuestionAnswering.register(ChimeraTextConfig, ChimeraForQuestionAnswering)
-AutoConfig.register(ChimeraCausalConfig.model_type, ChimeraCausalConfig)
+AutoConfig.register(ChimeraCausalConfig.model_type, ChimeraCausalConfig, exist_ok=True)
 AutoModel.register(ChimeraCausalConfig, ChimeraCausalModel)
 AutoModelForCausalLM.register(ChimeraCausalConfig, ChimeraForCausalLM)
 

@@ -10,6 +10,7 @@ from typing import Any
 from chimera_ssm.version import __version__
 
 _PIPELINES = {
+    "ChimeraForCausalLM": "text-generation",
     "ChimeraForMaskedLM": "fill-mask",
     "ChimeraForSequenceClassification": "text-classification",
     "ChimeraForTokenClassification": "token-classification",

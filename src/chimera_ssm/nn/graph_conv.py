@@ -11,6 +11,7 @@ from chimera_ssm.nn.kinds import Kind, OnGraph
 from chimera_ssm.nn.local_conv import normalized_sum
 from chimera_ssm.nn.mixer import Chimera
 from chimera_ssm.ops import Solver
+from chimera_ssm.topology.checks import capturing
 from chimera_ssm.topology.from_edge_index import check_edge_index, from_edge_index, instead_of_dense
 
 if TYPE_CHECKING:
@@ -273,7 +274,7 @@ def _numbered(edge_index: Tensor, sources: int, targets: int) -> Tensor:
     """Edges from source to target nodes of a bipartite graph, with the target nodes numbered after the source nodes."""
     for row, count, name in ((0, sources, "source"), (1, targets, "target")):
         nodes = edge_index[row]
-        if nodes.numel() and (nodes.min() < 0 or nodes.max() >= count):
+        if not capturing() and nodes.numel() and (nodes.min() < 0 or nodes.max() >= count):
             raise ValueError(
                 f"row {row} of edge_index must number the {count} {name} nodes from 0 to {count - 1}, found "
                 f"{nodes.min().item()} to {nodes.max().item()}"

@@ -51,7 +51,7 @@ class RecurrentMixer(MixerParameters):
     ) -> tuple[Tensor, MixerState]:
         """Features ``[Z, T, dim]`` of the nodes after ``state``, and the state after them; masked nodes are skipped."""
         check_lines(topology)
-        self._check_state(state, len(x) * topology.num_parts)
+        self._check_state(state, x.shape[0] * topology.num_parts)
         return continue_parts(self._continue_line, x, topology, node_mask, state)
 
     def _continue_line(
@@ -60,10 +60,11 @@ class RecurrentMixer(MixerParameters):
         """`_continue` on one line."""
         if node_mask is None:
             return self._continue_present(x, None, state)
-        order = (~node_mask).to(torch.uint8).argsort(dim=1, stable=True).unsqueeze(-1)  # masked nodes last
+        nodes = torch.arange(x.shape[1], device=x.device)
+        order = torch.where(node_mask, nodes, nodes + x.shape[1]).argsort(dim=1).unsqueeze(-1)  # masked nodes last
         present = node_mask.gather(1, order.squeeze(-1))
-        y, state = self._continue_present(x.take_along_dim(order, 1), present, state)
-        return y.take_along_dim(order.argsort(dim=1), 1), state
+        y, state = self._continue_present(x.gather(1, order.expand_as(x)), present, state)
+        return y.gather(1, order.argsort(dim=1).expand_as(y)), state
 
     def _continue_present(
         self, x: Tensor, node_mask: Tensor | None, state: MixerState | None
@@ -71,7 +72,7 @@ class RecurrentMixer(MixerParameters):
         """`_continue` where the masked nodes are the last ones of each row."""
         z, features, steps, injections = self._projected(x, node_mask)
         reach = self._reach
-        before = features.new_zeros(len(x), reach - 1, features.shape[-1]) if state is None else state.window
+        before = features.new_zeros(x.shape[0], reach - 1, features.shape[-1]) if state is None else state.window
         window = torch.cat([before.to(features.dtype), features], dim=1)
         features = self._convolved(window, Line(window.shape[1]), None)[:, reach - 1 :]
         V, B, C = self._heads(features if node_mask is None else features.masked_fill(~node_mask.unsqueeze(-1), 0))
@@ -169,7 +170,7 @@ def _with_before(node_mask: Tensor | None, before: Tensor | None, steps: Tensor)
     """The mask ``[Z, T]`` with the node before the line in front, ``[Z, T + 1]``."""
     if node_mask is None and before is None:
         return None
-    Z, T = len(steps), steps.shape[-1] - 1
+    Z, T = steps.shape[0], steps.shape[-1] - 1
     before = torch.ones(Z, dtype=torch.bool, device=steps.device) if before is None else before
     rest = before.new_ones(Z, T) if node_mask is None else node_mask
     return torch.cat([before.unsqueeze(1), rest], dim=1)
@@ -188,8 +189,8 @@ def _last(
     if state is not None:
         present = None if state.present is None else present | state.present
     return MixerState(
-        window.take_along_dim(places.unsqueeze(-1), 1),
-        steps.take_along_dim(last[:, None, None, None], -1).squeeze(-1),
+        window.gather(1, places.unsqueeze(-1).expand(-1, -1, window.shape[-1])),
+        steps.gather(-1, last[:, None, None, None].expand(*steps.shape[:-1], 1)).squeeze(-1),
         hidden,
         present,
     )

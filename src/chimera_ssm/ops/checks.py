@@ -75,7 +75,7 @@ def _part_sizes(topology: Topology) -> tuple[int, ...]:
 
 def check_mixes(topologies: list, weights: list, Cs: list, Bs: list, V: Tensor, scales: Any) -> None:
     """Refuse arguments of `mix` that do not fit each other."""
-    if len({t.cached(_part_sizes) for t in topologies}) > 1:
+    if len(topologies) > 1 and len({t.cached(_part_sizes) for t in topologies}) > 1:
         raise TopologyError(f"topologies of one mix must share their nodes, found {topologies}")
     for t, w, c, b, s in zip(topologies, weights, Cs, Bs, scales, strict=True):
         _check_mix(t, w, c, b, V, s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from math import prod
 
@@ -48,8 +49,16 @@ def warn_if_expensive(topology: Topology, solver: Solver, work: float, weight: T
         f"per node; a forward pass takes about {_duration(seconds)} and {heads * entries * size / 1e9:.1f} GB for the "
         f"factors of {heads} heads, the backward pass about three times as long. Alternatives: a truncated "
         "series, solver=Neumann(terms); DAGs, kind=OnDAG(); or fewer edges",
-        stacklevel=4,
+        stacklevel=_frames_to_the_caller(),
     )
+
+
+def _frames_to_the_caller() -> int:
+    """The ``stacklevel`` of a warning that points to the code that called the library, maybe through modules."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("chimera_ssm", "torch")):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _factors(topology: Topology, solver: Solver) -> tuple[int, int]:

@@ -25,7 +25,7 @@ from chimera_ssm.ops.checks import check_equal_heads, check_mixes, check_nodes, 
 from chimera_ssm.ops.contract import Solver
 from chimera_ssm.ops.cost import warn_if_expensive
 from chimera_ssm.ops.mixing import mix_by_mask, mix_by_state
-from chimera_ssm.ops.plain import mask_plain, mix_plain, needs_plain_operators, solve_plain
+from chimera_ssm.ops.plain import mask_plain, mix_plain, mix_states_plain, needs_plain_operators, solve_plain
 from chimera_ssm.ops.select import Choice, exact_solver, require, select_solver
 from chimera_ssm.ops.states import check_states, mix_states_now
 from chimera_ssm.ops.terms import Term
@@ -160,6 +160,7 @@ def mix(
         check_mixes(topologies, weights, Cs, Bs, V, scales)
         check_states(topologies, Cs[0], V, initial_state, solver)
         run = custom_ops.mix_states if custom_ops.use_operators() else mix_states_now
+        run = mix_states_plain if needs_plain_operators(*topologies) else run
         y, state = run(topologies[0], weights[0], Cs[0], Bs[0], V, scales[0], initial_state)
         return (y, state) if return_state else y
     if needs_plain_operators(*topologies):

@@ -72,10 +72,40 @@ def mix_plain(
     for topology, weight, C, B, scale in zip(topologies, weights, Cs, Bs, scales, strict=True):
         L = mask_plain(topology, weight, solver)
         L = L if scale is None else L * scale.to(L.dtype).unsqueeze(-2)
-        products = (C.to(L.dtype) @ B.to(L.dtype).mT).repeat_interleave(V.shape[-3] // C.shape[-3], dim=-3)
+        C, B = _contiguous(C, L), _contiguous(B, L)
+        products = (C @ B.mT).repeat_interleave(V.shape[-3] // C.shape[-3], dim=-3)
         total = L * products if total is None else total + L * products
     assert total is not None
-    return (total @ V.to(total.dtype)).to(V.dtype)
+    return (total @ _contiguous(V, total)).to(V.dtype)
+
+
+def _contiguous(x: Tensor, like: Tensor) -> Tensor:
+    """In the dtype of another tensor; with other strides, a program exported with a batch of two excludes one."""
+    return x.to(like.dtype).contiguous()
+
+
+def mix_states_plain(
+    topology: Topology,
+    weight: Tensor,
+    C: Tensor,
+    B: Tensor,
+    V: Tensor,
+    scale: Tensor | None,
+    initial_state: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """``y_t = C_tᵀ h_t`` on a directed line, continued from a state, and the state after the last node."""
+    if not isinstance(topology, Line):
+        raise TopologyError(f"plain PyTorch operators continue a single Line from a state, found {topology!r}")
+    y = mix_plain([topology], [weight], [C], [B], V, [scale], None)
+    L = mask_plain(topology, weight, None)
+    first, last = (-1, 0) if topology.reverse else (0, -1)
+    C, B = (x.to(L.dtype).repeat_interleave(V.shape[-3] // x.shape[-3], dim=-3) for x in (C, B))
+    influence = L[..., last, :] if scale is None else L[..., last, :] * scale.to(L.dtype)
+    state = (influence.unsqueeze(-1) * B).mT @ V.to(L.dtype)
+    if initial_state is None:
+        return y, state
+    entering, from_first = initial_state.to(L.dtype), L[..., first].unsqueeze(-1)
+    return y + (from_first * (C @ entering)).to(y.dtype), state + from_first[..., last, :, None] * entering
 
 
 def _line(weight: Tensor, reverse: bool) -> Tensor:

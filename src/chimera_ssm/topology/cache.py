@@ -184,8 +184,22 @@ def _use(entry: Entry) -> None:
 @contextmanager
 def outside_contexts() -> Generator[None]:
     """For tensors that outlive the inference or tracing context in which they are made."""
-    with torch.inference_mode(False), _disable_current_modes():
+    with torch.inference_mode(False), _disable_current_modes(), _outside_trace():
         yield
+
+
+@contextmanager
+def _outside_trace() -> Generator[None]:
+    """Hide what follows from `torch.jit.trace`."""
+    traced: Any = torch._C._get_tracing_state()
+    if traced is None:
+        yield
+        return
+    torch._C._set_tracing_state(None)  # ty: ignore[missing-attribute]
+    try:
+        yield
+    finally:
+        torch._C._set_tracing_state(traced)  # ty: ignore[missing-attribute]
 
 
 class derived(Generic[Value]):

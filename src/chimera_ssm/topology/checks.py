@@ -14,6 +14,11 @@ from chimera_ssm.errors import TopologyError
 Array = np.ndarray
 
 
+def capturing() -> bool:
+    """Whether `torch.export` or `torch.jit.trace` captures a program: the values of its inputs are then unknown."""
+    return torch.compiler.is_exporting() or torch.jit.is_tracing()
+
+
 def check_num_nodes(num_nodes: Any) -> int:
     """Require a positive integer; a symbolic size of an exported program stays symbolic."""
     if isinstance(num_nodes, torch.SymInt):

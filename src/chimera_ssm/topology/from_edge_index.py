@@ -14,6 +14,7 @@ from chimera_ssm.errors import TopologyError
 from chimera_ssm.topology.base import Topology
 from chimera_ssm.topology.batch import Batch
 from chimera_ssm.topology.cache import Recent, find_entry, outside_contexts
+from chimera_ssm.topology.checks import capturing
 from chimera_ssm.topology.graph import Graph
 from chimera_ssm.topology.traced_graph import TracedGraph
 
@@ -74,7 +75,7 @@ def from_edge_index(edge_index: Tensor, num_nodes: int, batch: Tensor | None = N
         batch: graph of each node, ``[T]``, ascending; one graph if omitted.
     """
     check_edge_index(edge_index)
-    if torch.compiler.is_exporting():
+    if capturing():
         return PyGTopology(TracedGraph(num_nodes, edge_index))
     if batch is not None and batch.shape != (num_nodes,):
         raise TopologyError(f"batch must have shape [{num_nodes}], a graph for each node, found {list(batch.shape)}")

@@ -195,7 +195,7 @@ def test_hidden_states_are_on_the_path_of_the_gradient(packed):
     assert all(g.abs().max() > 0 for g in gradients)
 
 
-# What transformers' common tests check of every model, for text and images
+# What transformers' common tests check of every model, for text, causal text and images
 
 
 def text_inputs(rows=3, length=7):
@@ -209,6 +209,7 @@ def image_inputs(rows=3):
 COMMON = {
     "text": lambda: (chimera.create_model("chimera_text_test"), text_inputs()),
     "text, undirected": lambda: (chimera.create_model("chimera_text_test", variant="ug"), text_inputs()),
+    "text, causal": lambda: (chimera.create_model("chimera_causal_test"), text_inputs()),
     "image": lambda: (chimera.create_model("chimera_image_test", patch_size=4), image_inputs()),
 }
 
@@ -309,6 +310,71 @@ def test_configurations_go_through_json(common, tmp_path):
     again = type(config).from_pretrained(tmp_path)
     assert {**again.to_dict(), "dtype": None} == {**config.to_dict(), "dtype": None}
     assert type(config)(**config.to_dict()).to_dict() == config.to_dict()
+
+
+def test_an_empty_checkpoint_leaves_no_weight_undefined(common):
+    model, inputs = common
+    torch.manual_seed(0)
+    loaded = type(model).from_pretrained(None, config=model.config, state_dict={}).eval()
+    assert loaded(**inputs).logits.isfinite().all()
+    for name, parameter in model.named_parameters():
+        found = loaded.get_parameter(name).std() if parameter.numel() > 1 else torch.tensor(0.0)
+        expected = parameter.std() if parameter.numel() > 1 else torch.tensor(0.0)
+        assert found <= 2 * expected + 1e-3, name
+        assert expected <= 2 * found + 1e-3, name
+
+
+def test_a_head_of_another_size_is_drawn_anew(tmp_path):
+    image, text = (chimera.create_model(f"chimera_{kind}_test") for kind in ("image", "text"))
+    image.save_pretrained(tmp_path / "image")
+    text.save_pretrained(tmp_path / "text")
+    classes = chimera.ChimeraForSequenceClassification.from_pretrained(tmp_path / "text", num_labels=5)
+    classes.save_pretrained(tmp_path / "classes")
+    for cls, name, inputs in (
+        (type(image), "image", image_inputs()),
+        (type(classes), "classes", text_inputs()),
+    ):
+        with pytest.raises(RuntimeError, match="ignore_mismatched_sizes"):
+            cls.from_pretrained(tmp_path / name, num_labels=42)
+        loaded = cls.from_pretrained(tmp_path / name, num_labels=42, ignore_mismatched_sizes=True).eval()
+        logits = loaded(**inputs).logits
+        assert logits.shape == (3, 42)
+        assert logits.isfinite().all()
+
+
+def test_a_checkpoint_in_shards(common, tmp_path):
+    model, inputs = common
+    model.eval().save_pretrained(tmp_path, max_shard_size="40KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    assert torch.equal(type(model).from_pretrained(tmp_path)(**inputs).logits, model(**inputs).logits)
+
+
+@pytest.mark.parametrize(
+    ("problem", "labels"),
+    [
+        ("regression", torch.rand(3, 1)),
+        ("single_label_classification", torch.tensor([0, 1, 0])),
+        ("multi_label_classification", torch.rand(3, 2).round()),
+    ],
+)
+def test_losses_of_problem_types(problem, labels):
+    num_labels = 1 if problem == "regression" else 2
+    image = chimera.create_model("chimera_image_test", num_labels=num_labels)
+    config = chimera.ChimeraTextConfig(**TEXT, num_labels=num_labels)
+    for model, inputs in (
+        (image, image_inputs()),
+        (chimera.ChimeraForSequenceClassification(config), {"input_ids": text_inputs()["input_ids"] % 100}),
+    ):
+        model.config.problem_type = problem
+        model(**inputs, labels=labels).loss.backward()
+
+
+def test_input_embeddings_can_be_replaced():
+    for kind in ("text", "causal"):
+        model = chimera.create_model(f"chimera_{kind}_test")
+        new = torch.nn.Embedding(10, model.config.hidden_size)
+        model.set_input_embeddings(new)
+        assert model.get_input_embeddings() is new
 
 
 def test_the_vocabulary_can_grow():

@@ -16,6 +16,10 @@ def test_a_saved_folder_has_a_card_that_loads_the_model(tmp_path):
     assert isinstance(found["model"], chimera.ChimeraForMaskedLM)
 
 
+def test_a_causal_model_has_its_pipeline():
+    assert "pipeline_tag: text-generation" in card(chimera.create_model("chimera_causal_test"))
+
+
 def test_a_card_that_is_there_is_kept(tmp_path):
     (tmp_path / "README.md").write_text("mine")
     chimera.create_model("chimera_graph_test").save_pretrained(tmp_path)

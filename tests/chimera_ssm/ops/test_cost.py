@@ -30,6 +30,7 @@ def test_one_warning_with_estimates_and_alternatives(monkeypatch):
         UserWarning, match=r"Graph\(1100 nodes.* is expensive .* entries of the factors per node"
     ) as found:
         mix(graph)
+    assert found[0].filename == __file__
     message = str(found[0].message)
     assert "0 s and 0.0 GB for the factors of 1 heads" in message
     assert "solver=Neumann(terms); DAGs, kind=OnDAG(); or fewer edges" in message

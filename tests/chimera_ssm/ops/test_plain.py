@@ -1,6 +1,10 @@
 """Plain operators: the dense truth on every topology, `torch.func`, and exported programs of all models."""
 
 import io
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +15,7 @@ from torch.func import functional_call, grad, jacrev, jvp, vmap
 
 import chimera_ssm as chimera
 from chimera_ssm.ops import plain
+from chimera_ssm.topology import cache
 from tests import zoo
 
 F64 = torch.double
@@ -119,12 +124,27 @@ def text(variant):
     return model, [inputs(2, 7), inputs(3, 20)], ((sizes, sizes),)
 
 
+def causal():
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 30, "hidden_size": 16, "num_hidden_layers": 1, "state_size": 4, "num_heads": 2}
+    model = Logits(chimera.ChimeraForCausalLM(chimera.ChimeraCausalConfig(**sizes)))
+    mask = torch.ones(1, 12, dtype=torch.long)
+    mask[0, 4:7] = 0
+    inputs = [(torch.randint(30, (2, 7)), torch.ones(2, 7, dtype=torch.long)), (torch.randint(30, (1, 12)), mask)]
+    sizes = {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
+    return model, inputs, ((sizes, sizes),)
+
+
 def image(topology):
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "state_size": 4, "patch_size": 4, "num_labels": 3}
     model = Logits(chimera.ChimeraForImageClassification(chimera.ChimeraImageConfig(**sizes, topology=topology)))
     sizes = {0: Dim.DYNAMIC, 2: Dim.DYNAMIC, 3: Dim.DYNAMIC}
-    return model, [(torch.randn(2, 3, 12, 20),), (torch.randn(3, 3, 21, 16),)], ((sizes,),)
+    return (
+        model,
+        [(torch.randn(2, 3, 12, 20),), (torch.randn(3, 3, 21, 16),), (torch.randn(1, 3, 16, 16),)],
+        ((sizes,),),
+    )
 
 
 def rings(*sizes):
@@ -158,17 +178,36 @@ def graph_conv():
     pytest.importorskip("torch_geometric")
     torch.manual_seed(0)
     inputs = [(torch.randn(sum(sizes), 8), rings(*sizes)[0]) for sizes in ((7,), (4, 9))]
-    return chimera.ChimeraConv(8, 5).eval(), inputs, {"x": {0: Dim.DYNAMIC}, "edge_index": {1: Dim.DYNAMIC}}
+    return mixing(chimera.ChimeraConv(8, 5)), inputs, {"x": {0: Dim.DYNAMIC}, "edge_index": {1: Dim.DYNAMIC}}
+
+
+def mixing(conv):
+    """The layer as after training: the mix starts at zero."""
+    nn.init.normal_(conv.mixer.out_proj.weight)
+    return conv.eval()
+
+
+def bipartite():
+    pytest.importorskip("torch_geometric")
+    torch.manual_seed(0)
+    inputs = [
+        ((torch.randn(sources, 8), torch.randn(targets, 6)), torch.stack([torch.arange(9) % sources, torch.arange(9)]))
+        for sources, targets in ((4, 9), (7, 11))
+    ]
+    sizes = {"x": ({0: Dim.DYNAMIC}, {0: Dim.DYNAMIC}), "edge_index": {1: Dim.AUTO}}
+    return mixing(chimera.ChimeraConv((8, 6), 5)), inputs, sizes
 
 
 MODELS = {
     "text": lambda: text("dag"),
     "text, undirected": lambda: text("ug"),
+    "text, causal": causal,
     "image": lambda: image("2d"),
     "image, lines": lambda: image("fwd_rev"),
     "image, undirected": lambda: image("undirected"),
     "graphs": graphs,
     "graph layer": graph_conv,
+    "bipartite graphs": bipartite,
 }
 
 
@@ -189,7 +228,7 @@ def test_exported_programs_take_inputs_of_other_sizes(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["text", "text, undirected", "image", "graphs", "graph layer"])
+@pytest.mark.parametrize("name", ["text", "text, undirected", "text, causal", "image", "graphs", "graph layer"])
 def test_onnx(name, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
@@ -221,9 +260,61 @@ def test_onnx_of_a_layer_on_a_fixed_topology(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")  # sizes become constants, as they should
-@pytest.mark.parametrize("name", ["text", "text, undirected", "image"])
+@pytest.mark.parametrize("name", ["text", "text, undirected", "text, causal", "image"])
 def test_traced_by_torch_jit(name):
+    cache.clear()  # what is derived from a topology during the trace is not part of it
     model, inputs, _ = MODELS[name]()
-    traced = torch.jit.trace(model, inputs[0], check_trace=False)
+    traced = torch.jit.trace(model, inputs[0])
     other = tuple(x.flip(0) for x in inputs[0])
     torch.testing.assert_close(traced(*other), model(*other))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["graphs", "graph layer"])
+def test_edges_are_an_input_of_a_traced_program(name):
+    model, inputs, _ = MODELS[name]()
+    traced = torch.jit.trace(model, inputs[0])
+    for args in inputs:
+        torch.testing.assert_close(traced(*args), model(*args))
+
+
+def test_transformed_mixes_continue_from_states():
+    torch.manual_seed(0)
+    layer, line = chimera.Chimera(8, num_heads=2, state_size=3, kind=chimera.OnLine()).double(), chimera.Line(6)
+    x = torch.randn(3, 1, 6, 8, dtype=F64)
+    _, state = layer(x[0], line, return_state=True)
+
+    def run(v):
+        y, after = layer(v, line, state=state, return_state=True)
+        return y, after.hidden
+
+    y, hidden = vmap(run)(x)
+    for k in range(3):
+        expected, leaving = layer(x[k], line, state=state, return_state=True)
+        torch.testing.assert_close(y[k], expected)
+        torch.testing.assert_close(hidden[k], leaving.hidden)
+    weight, B, V = torch.rand(2, 5, dtype=F64), torch.randn(1, 6, 3, dtype=F64), torch.randn(2, 6, 4, dtype=F64)
+    backward = chimera.Line(6, reverse=True), weight, B, B, V, None, None, torch.randn(2, 3, 4, dtype=F64), True
+    for found, expected in zip(plain.mix_states_plain(*backward[:6], backward[7]), chimera.mix(*backward), strict=True):
+        torch.testing.assert_close(found, expected)
+    with pytest.raises(chimera.TopologyError, match="continue a single Line from a state, found Batch"):
+        plain.mix_states_plain(chimera.batch([line, line]), weight, B, B, V, None, None)
+
+
+def test_programs_load_in_another_process_with_the_import_that_the_docs_name(tmp_path):
+    model, ids = chimera.create_model("chimera_text_test").eval(), torch.randint(30, (2, 7))
+    dynamic = ({1: Dim.DYNAMIC},)
+    torch.export.save(torch.export.export(model, (ids,)), tmp_path / "fixed.pt2")
+    torch.export.save(torch.export.export(model, (ids,), dynamic_shapes=dynamic), tmp_path / "dynamic.pt2")
+    torch.export.save(torch.export.export(Logits(model), (ids,), dynamic_shapes=(dynamic,)), tmp_path / "logits.pt2")
+    code = (
+        "import sys, torch\n"
+        "torch.export.load('logits.pt2')\n"
+        "assert 'chimera_ssm' not in sys.modules\n"
+        "import chimera_ssm.models\n"
+        "torch.export.load('dynamic.pt2')\n"
+        "torch.export.load('fixed.pt2').module()(torch.ones(2, 7, dtype=torch.long)).logits\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(Path(chimera.__file__).parents[1])}
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=env)
+    assert out.returncode == 0, out.stderr

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from chimera_ssm.models.graph.configuration import ChimeraGraphConfig
+from chimera_ssm.topology.checks import capturing
 
 
 class Head(nn.Module):
@@ -47,9 +48,11 @@ def pool(nodes: Tensor, batch: Tensor | None, batch_size: int | None, pooling: s
 
 def _num_graphs(batch: Tensor, batch_size: int | None) -> Any:
     """The number of graphs: ``batch_size``, or as many as ``batch`` numbers."""
-    if torch.compiler.is_exporting():
+    if capturing():
         if batch_size is not None:
             return batch_size
+        if torch.jit.is_tracing():
+            return batch.max() + 1
         graphs = batch.max().item() + 1  # stays symbolic, unlike int(…)
         torch._check(graphs > 0)
         return graphs

@@ -24,6 +24,7 @@ from chimera_ssm.models.text.modeling import (
 )
 from chimera_ssm.nn import OnLine, RMSNorm
 from chimera_ssm.topology import Line, batch
+from chimera_ssm.topology.checks import capturing
 
 
 class ChimeraCausalModel(EmbeddedTokens):
@@ -66,7 +67,7 @@ class ChimeraCausalModel(EmbeddedTokens):
             inputs_embeds: embedded tokens ``[B, T, hidden_size]``, in place of ``input_ids``.
             seq_idx: for packed texts, the index of each token's text, ``[B, T]``, see `ChimeraTextModel`.
             past_key_values: the states after earlier tokens; they are continued and updated.
-            use_cache: whether to return the states; by default ``config.use_cache``, but not in training.
+            use_cache: whether to return the states; by default ``config.use_cache``, but not in training or exports.
             output_hidden_states: whether to return ``hidden_states``.
             kwargs: other outputs of tokenizers and trainers, which are ignored.
         """
@@ -95,7 +96,7 @@ class ChimeraCausalModel(EmbeddedTokens):
             check_cache(given, len(self.layers), len(x))
             return given
         if use_cache is None:
-            use_cache = self.config.use_cache and not self.training and seq_idx is None
+            use_cache = self.config.use_cache and not self.training and seq_idx is None and not capturing()
         if self.training and self.gradient_checkpointing:
             use_cache = False
         return ChimeraCache() if use_cache else None
@@ -204,9 +205,10 @@ def _of_new_tokens(attention_mask: Tensor | None, x: Tensor, cache: Any) -> Tens
     if attention_mask is None:
         return None
     past = cache.get_seq_length() if isinstance(cache, ChimeraCache) else 0
-    if attention_mask.shape == (len(x), past + x.shape[1]):
+    if attention_mask.shape == (x.shape[0], past + x.shape[1]):
         attention_mask = attention_mask[:, past:]
-    if torch.compiler.is_compiling() or attention_mask.shape != x.shape[:2]:  # one graph for all masks
+    unknown = torch.compiler.is_compiling() or capturing()  # one graph for all masks
+    if unknown or attention_mask.shape != x.shape[:2]:
         return attention_mask
     return None if attention_mask.all() else attention_mask
 
