@@ -13,6 +13,7 @@ from chimera_ssm.nn.kinds import Kind, OnGraph
 from chimera_ssm.nn.mixer_checks import check_choice, check_limits, check_sizes
 from chimera_ssm.nn.norm import HeadNorm
 from chimera_ssm.nn.norm_torch import EPS
+from chimera_ssm.nn.split_columns import split_columns
 from chimera_ssm.nn.weight_decay import no_weight_decay
 from chimera_ssm.ops import Solver
 from chimera_ssm.topology import Topology
@@ -108,7 +109,7 @@ class MixerParameters(nn.Module):
 
     def _projected(self, x: Tensor, node_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """z, inputs of the convolution, steps and injections of ``x [Z, T, dim]``, which is zero at masked nodes."""
-        z, features, steps, injections = self.in_proj(x).split(self.splits, dim=-1)
+        z, features, steps, injections = split_columns(self.in_proj(x), self.splits)
         if node_mask is not None and self.in_proj.bias is not None:
             features = features.masked_fill(~node_mask.unsqueeze(-1), 0)
         return z, features, self._steps(steps), self._injections(injections)
@@ -131,14 +132,15 @@ class MixerParameters(nn.Module):
     def _heads(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """``V [Z, H, T, P]``, ``B, C [Z, sets, G, T, N]`` of convolved features ``[Z, T, channels]``."""
         BC = self.num_sets * self.groups * self.state_size
-        V, B, C = features.split([self.width, BC, BC], dim=-1)
+        V, B, C = split_columns(features, [self.width, BC, BC])
         V = V.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
         B, C = (t.unflatten(-1, (self.num_sets, self.groups, self.state_size)).movedim(1, 3) for t in (B, C))
         return V, B, C
 
     def _steps(self, projected: Tensor) -> Tensor:
         """Step sizes ``[Z, H, S, T]``, in float32 at least, of projections ``[Z, T, H·S]``."""
-        steps = projected.unflatten(-1, (self.num_heads, -1)).movedim(1, 3)
+        # Rows of the projection are far apart in memory: copied as rows, then transposed within the cache.
+        steps = projected.contiguous().mT.contiguous().unflatten(1, (self.num_heads, -1))
         steps = F.softplus(_at_least_float32(steps) + self.step_bias.unsqueeze(-1))
         return steps if self.dt_limit is None else steps.clamp(*self.dt_limit)
 
