@@ -39,10 +39,10 @@ def _names(trained: Trained) -> list[str]:
     """Names of the outputs: the columns of the csv file that a run was trained on, if they are known."""
     config, recipe = trained.model.config, None if trained.run is None else trained.run.recipe
     targets = [name.strip() for name in getattr(recipe, "targets", "").split(",")]
-    if config.problem_type != CLASSES and len(targets) == config.num_labels:
+    if config.problem_type != CLASSES and len(targets) == config.num_labels and all(targets):
         return targets
     names = class_names(config)
-    return ["y"] if config.problem_type == REGRESSION and len(names) == 1 else names
+    return ["y"] if config.problem_type == REGRESSION and names == ["0"] else names
 
 
 def _read(smiles: str, number: int, config: Any) -> dict[str, torch.Tensor]:

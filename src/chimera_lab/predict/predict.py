@@ -24,7 +24,8 @@ def predict(folder: str | Path | Trained, inputs: Sequence[str | Path], batch_si
     """The predictions of a trained model, a dictionary for each input.
 
     Args:
-        folder: of a run, or of a model written by ``save_pretrained``.
+        folder: of a run, or of a model written by ``save_pretrained``; or the name of a trained model that comes with
+            the package, such as ``"chimera_graph_nci"``.
         inputs: molecules as SMILES, paths of images, or texts, according to the model. In texts for a model of masked
             words ``[MASK]`` marks the words to predict; a model of pairs of sentences takes both with a tab in between.
         batch_size: inputs at a time.

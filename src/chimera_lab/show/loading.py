@@ -13,6 +13,7 @@ from chimera_lab.training.files import read_json, reading
 from chimera_lab.training.kinds import create_task
 from chimera_lab.training.run import Run, open_run
 from chimera_ssm import models
+from chimera_ssm.models.pretrained import find_weights, trained_models
 
 
 @dataclass(frozen=True)
@@ -52,12 +53,15 @@ class Trained:
 
 
 def load(folder: Path) -> Trained:
-    """Load the model of a run's folder, or of a folder written by ``save_pretrained``."""
+    """Load the model of a run's folder, of a folder written by ``save_pretrained``, or a trained model by its name."""
+    if not folder.exists() and str(folder) in trained_models():
+        folder = find_weights(str(folder))
     run = open_run(folder) if (folder / "config.yaml").is_file() else None
     home = folder if run is None else run.model
     if not (home / "config.json").is_file():
         raise ValueError(
-            f"{folder} holds neither a run nor a saved model: it has no config.yaml and no config.json"
+            f"{folder} holds neither a run nor a saved model: it has no config.yaml and no config.json, and is not the "
+            f"name of a trained model ({', '.join(trained_models())})"
             if run is None
             else f"{folder} has no trained model yet: continue it with chimera train --resume {folder}"
         )

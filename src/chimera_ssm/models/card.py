@@ -25,7 +25,11 @@ def write_card(model: Any, folder: str | os.PathLike, **facts: Any) -> None:
 
 
 def card(
-    model: Any, data: str | None = None, metrics: Mapping[str, float] | None = None, command: str | None = None
+    model: Any,
+    data: str | None = None,
+    metrics: Mapping[str, float] | None = None,
+    command: str | None = None,
+    preset: str | None = None,
 ) -> str:
     """A model card: what the model is, how it is loaded, and, as far as known, its data and metrics.
 
@@ -34,15 +38,19 @@ def card(
         data: what it was trained on.
         metrics: on held-out data.
         command: that trained it.
+        preset: name by which `create_model` loads it.
     """
     name, task = type(model).__name__, _PIPELINES.get(type(model).__name__)
     count = sum(p.numel() for p in model.parameters())
     head = ["library_name: transformers", *([f"pipeline_tag: {task}"] if task else []), "tags:", "- chimera"]
-    load = ["import chimera_ssm", "", f'model = chimera_ssm.{name}.from_pretrained("this folder")']
+    source = (
+        f'{name}.from_pretrained("this folder")' if preset is None else f'create_model("{preset}", pretrained=True)'
+    )
+    load = ["import chimera_ssm", "", f"model = chimera_ssm.{source}"]
     if task is not None:
         load += ["", "from transformers import pipeline", "", f'pipe = pipeline("{task}", "this folder")']
-    lines = ["---", *head, "---", "", f"# {name}", ""]
-    lines += [f"A state space model of {count:,} parameters, saved by chimera-ssm {__version__}.", ""]
+    lines = ["---", *head, "---", "", f"# {preset or name}", ""]
+    lines += [f"A state space model (`{name}`) of {count:,} parameters, saved by chimera-ssm {__version__}.", ""]
     lines += ["## Use", "", "```python", *load, "```", ""]
     lines += ["It needs `pip install chimera-ssm[hf]`.", "", "## Data", "", data or "Not recorded.", ""]
     if command is not None:

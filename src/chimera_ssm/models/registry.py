@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from chimera_ssm.models.graph import ChimeraForGraphs
 from chimera_ssm.models.graph.presets import PRESETS as GRAPH_PRESETS
 from chimera_ssm.models.image import ChimeraForImageClassification
 from chimera_ssm.models.image.presets import PRESETS as IMAGE_PRESETS
-from chimera_ssm.models.pretrained import find_weights
+from chimera_ssm.models.pretrained import find_weights, trained_models
 from chimera_ssm.models.text import ChimeraForCausalLM, ChimeraForMaskedLM
 from chimera_ssm.models.text.presets import CAUSAL_PRESETS
 from chimera_ssm.models.text.presets import PRESETS as TEXT_PRESETS
@@ -39,8 +40,8 @@ register_presets(ChimeraForGraphs, GRAPH_PRESETS)
 
 
 def list_models() -> list[str]:
-    """Names of all presets."""
-    return sorted(_PRESETS)
+    """Names of all presets and trained models."""
+    return sorted({*_PRESETS, *trained_models()})
 
 
 def create_model(name: str, pretrained: bool = False, **overrides: Any) -> nn.Module:
@@ -48,16 +49,16 @@ def create_model(name: str, pretrained: bool = False, **overrides: Any) -> nn.Mo
 
     Args:
         name: one of `list_models`.
-        pretrained: whether to load trained weights, from ``weights/<name>`` of the project's checkout or of the folder
-            in the environment variable ``CHIMERA_WEIGHTS``.
+        pretrained: whether to load trained weights, which come with the package for `trained_models`. Folders of other
+            weights are looked for in the folder of the environment variable ``CHIMERA_WEIGHTS``.
         overrides: fields of the model's configuration that replace those of the preset. With trained weights and
             another ``num_labels``, the output layer is drawn anew.
 
     Example:
         >>> model = create_model("chimera_image_tiny", num_labels=100)
     """
-    _check_name("model", name, _PRESETS)
-    model, settings = _PRESETS[name]
+    _check_name("model", name, list_models())
+    model = _PRESETS[name][0] if name in _PRESETS else _class_of(name)
     fields = {field.name for field in dataclasses.fields(model.config_class)} | {"num_labels"}
     for override in overrides:
         _check_name(f"setting of {name}", override, fields)
@@ -65,7 +66,16 @@ def create_model(name: str, pretrained: bool = False, **overrides: Any) -> nn.Mo
         return model.from_pretrained(
             find_weights(name), ignore_mismatched_sizes="num_labels" in overrides, **overrides
         ).eval()
-    return model(model.config_class(**{**settings, **overrides}))
+    if name in _PRESETS:
+        return model(model.config_class(**{**_PRESETS[name][1], **overrides}))
+    return model(model.config_class.from_pretrained(find_weights(name), **overrides))
+
+
+def _class_of(name: str) -> Any:
+    """The class of a trained model."""
+    config = json.loads((find_weights(name) / "config.json").read_text(encoding="utf-8"))
+    classes = {model.__name__: model for model, _ in _PRESETS.values()}
+    return classes[config["architectures"][0]]
 
 
 def _check_name(what: str, name: str, known: Iterable[str]) -> None:

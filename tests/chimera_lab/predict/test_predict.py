@@ -6,9 +6,12 @@ import json
 import numpy as np
 import pytest
 import torch
+from rdkit.Chem import MolFromSmiles
+from rdkit.Chem.rdMolDescriptors import CalcTPSA
 
 import chimera_ssm as chimera
 from chimera_lab.cli import main
+from chimera_lab.data.mazes import draw_mazes
 from chimera_lab.data.molecules import molecule_graph
 from chimera_lab.predict import predict
 from tests.chimera_lab.show.conftest import WORDS, saved  # noqa: F401  a fixture
@@ -155,3 +158,17 @@ def test_command_lines_that_are_refused(saved, args, message, monkeypatch, capsy
     monkeypatch.chdir(saved)
     assert main(["predict", *args]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_trained_models_of_the_package():
+    assert predict("chimera_text_wikitext2", ["the end [MASK] the war"])[0]["word"] == "of"
+    molecules = ["CCO", "c1ccccc1O", "CC(=O)O", "OCC(O)CO", "c1ccccc1C(=O)N"]
+    rows = predict("chimera_graph_nci", molecules)
+    for smiles, row in zip(molecules, rows, strict=True):
+        expected = CalcTPSA(MolFromSmiles(smiles))
+        assert abs(row["polar surface area, Å²"] - expected) < 15, smiles  # the mean of all molecules is 55
+    pictures, labels = draw_mazes(12, 200, "test")
+    model = chimera.create_model("chimera_image_mazes", pretrained=True)
+    with torch.no_grad():
+        found = model(pixel_values=pictures / 127.5 - 1).logits.argmax(1)
+    assert (found == labels).float().mean() > 0.95

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import chimera_ssm as chimera
+from chimera_ssm.models.pretrained import weights_folder
 
 
 def test_weights_of_a_preset(tmp_path, monkeypatch):
@@ -24,5 +25,30 @@ def test_weights_of_a_preset(tmp_path, monkeypatch):
 
 def test_no_weights_at_all(tmp_path, monkeypatch):
     monkeypatch.setenv("CHIMERA_WEIGHTS", str(tmp_path / "nowhere"))
-    with pytest.raises(ValueError, match=r"which does not exist; there are none. Wheels come without weights: set"):
+    with pytest.raises(
+        ValueError, match=r"which does not exist; there are none. Leave out pretrained=True to train from the start"
+    ):
         chimera.create_model("chimera_text_test", pretrained=True)
+
+
+TRAINED = ["chimera_graph_nci", "chimera_image_fashion_mnist", "chimera_image_mazes", "chimera_text_wikitext2"]
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_trained_models_come_with_the_package(name):
+    assert name in chimera.list_models()
+    trained, fresh = chimera.create_model(name, pretrained=True), chimera.create_model(name)
+    assert trained.config.to_dict() == fresh.config.to_dict() | {
+        key: trained.config.to_dict()[key] for key in ("_name_or_path", "dtype", "architectures")
+    }
+    assert any(not torch.equal(a, b) for a, b in zip(trained.parameters(), fresh.parameters(), strict=True))
+    card = (weights_folder() / name / "README.md").read_text()
+    assert f'create_model("{name}", pretrained=True)' in card
+    assert "Not recorded" not in card
+
+
+def test_a_trained_model_with_other_settings():
+    model = chimera.create_model("chimera_image_fashion_mnist", pretrained=True, num_labels=3)
+    assert model(pixel_values=torch.randn(1, 1, 28, 28)).logits.shape == (1, 3)
+    with pytest.raises(ValueError, match="did you mean 'hidden_size'"):
+        chimera.create_model("chimera_graph_nci", hiden_size=3)

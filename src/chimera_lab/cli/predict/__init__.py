@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-EXAMPLE = """chimera predict runs/graph-nci-20260101-120000 molecules.csv --out predictions.csv
+EXAMPLE = """chimera predict chimera_graph_nci molecules.csv
+  chimera predict runs/graph-nci-20260101-120000 molecules.csv --out predictions.csv
   chimera predict runs/image-digits-20260101-120000 pictures/ --out predictions.json
   chimera predict runs/text-glue-cola-20260101-120000 sentences.txt"""
 
@@ -14,7 +15,12 @@ EXAMPLE = """chimera predict runs/graph-nci-20260101-120000 molecules.csv --out 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Declare the options: the run, the input and the output."""
     parser.usage = "chimera predict RUN INPUT [--out FILE] [--smiles COLUMN]"
-    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run, or of a saved model")
+    parser.add_argument(
+        "run",
+        type=Path,
+        metavar="RUN",
+        help="folder of a run, or of a saved model; or a trained model of the package, as chimera_graph_nci",
+    )
     parser.add_argument(
         "input",
         type=Path,
