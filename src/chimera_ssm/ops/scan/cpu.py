@@ -24,9 +24,9 @@ from chimera_ssm.ops.autograd import (
 )
 from chimera_ssm.ops.dispatch import Operation
 from chimera_ssm.ops.scan import kernels
-from chimera_ssm.ops.scan import torch as torch_backend
 from chimera_ssm.ops.scan.cpu_line import divide, memory_of, pad_channels, states_before, tasks_of, work_of
-from chimera_ssm.ops.terms import Term, pack_terms, unpack_terms
+from chimera_ssm.ops.scan.torch import mix_tensors
+from chimera_ssm.ops.terms import Term, unpack_terms
 from chimera_ssm.topology import Topology
 
 #: Number of nodes up to which the gradients of several lines are computed together.
@@ -46,15 +46,6 @@ def mix_with_states(term: Term, V: Tensor, initial: Tensor | None) -> tuple[Tens
         initial = V.new_zeros(*V.shape[:2], term.topology.num_parts, term.C.shape[3], V.shape[3])
     topologies, tensors = unpack_terms([term], V)
     return _ScanMix.apply(V, initial, topologies, False, *tensors)
-
-
-def _plain(
-    V: Tensor, initial: Tensor | None, topologies: list[Topology], exclude_diagonal: bool, *tensors: Tensor
-) -> tuple[Tensor, Tensor | None]:
-    terms = pack_terms("scan", topologies, tensors)
-    if initial is None:
-        return torch_backend.mix_by_state(terms, V, exclude_diagonal), None
-    return torch_backend.mix_with_states(terms[0], V, initial)
 
 
 class _ScanMix(torch.autograd.Function):
@@ -86,7 +77,7 @@ class _ScanMix(torch.autograd.Function):
         return not_a_view(y[..., : V.shape[3]]), None if initial is None else _cut_states(leaving, initial)
 
     @staticmethod
-    @double_backward_via(_plain)
+    @double_backward_via(mix_tensors)
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         (V, initial, _, _, *tensors), topologies = ctx.saved_tensors, ctx.others[2]
         v, g = pad_channels(V), pad_channels(grads[0])

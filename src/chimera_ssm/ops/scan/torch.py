@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 
 from chimera_ssm.ops.contract import ExactResolvent
 from chimera_ssm.ops.dispatch import Operation
-from chimera_ssm.ops.terms import Term
+from chimera_ssm.ops.terms import Term, pack_terms
 from chimera_ssm.ops.work import CHUNK
 from chimera_ssm.topology import Line, Topology
 from chimera_ssm.topology.plans import PathPlan
@@ -109,6 +109,16 @@ def mix_with_states(term: Term, V: Tensor, initial: Tensor | None) -> tuple[Tens
             state = state + whole * entering
         leaving.append(state.flatten(1, 2))
     return y + torch.cat(added, 2) if added else y, torch.stack(leaving, 2)
+
+
+def mix_tensors(
+    V: Tensor, initial: Tensor | None, topologies: list[Topology], exclude_diagonal: bool, *tensors: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """`mix_by_state` or `mix_with_states` of tensors as `unpack_terms` returns them, and the states that leave."""
+    terms = pack_terms("scan", topologies, tensors)
+    if initial is None:
+        return mix_by_state(terms, V, exclude_diagonal), None
+    return mix_with_states(terms[0], V, initial)
 
 
 def _products(topology: Topology, weight: Tensor, first: Tensor) -> Tensor:

@@ -14,9 +14,9 @@ from chimera_ssm.gpu.launch import launch, triton_operator
 from chimera_ssm.gpu.matmul import low_dtype, precision, uses_tensor_cores
 from chimera_ssm.ops.autograd import double_backward_via, save_arguments, split_args, values_wanted
 from chimera_ssm.ops.dispatch import Operation
-from chimera_ssm.ops.scan import torch as torch_backend
 from chimera_ssm.ops.scan import triton_kernels as kernels
-from chimera_ssm.ops.terms import Term, pack_terms, unpack_terms
+from chimera_ssm.ops.scan.torch import mix_tensors
+from chimera_ssm.ops.terms import Term, unpack_terms
 from chimera_ssm.topology import Topology
 
 #: Places of a chunk, and warps of a program.
@@ -92,15 +92,6 @@ def mix_with_states(term: Term, V: Tensor, initial: Tensor | None) -> tuple[Tens
     return _ScanMix.apply(V, initial, topologies, False, *tensors)
 
 
-def _plain(
-    V: Tensor, initial: Tensor | None, topologies: list[Topology], exclude_diagonal: bool, *tensors: Tensor
-) -> tuple[Tensor, Tensor | None]:
-    terms = pack_terms("scan", topologies, tensors)
-    if initial is None:
-        return torch_backend.mix_by_state(terms, V, exclude_diagonal), None
-    return torch_backend.mix_with_states(terms[0], V, initial)
-
-
 class _ScanMix(torch.autograd.Function):
     """The mix, and the states that leave if states enter."""
 
@@ -116,7 +107,7 @@ class _ScanMix(torch.autograd.Function):
         return y, None if initial is None else leaving
 
     @staticmethod
-    @double_backward_via(_plain)
+    @double_backward_via(mix_tensors)
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         (V, initial, _, _, *tensors), (topologies, exclude) = ctx.saved_tensors, ctx.others[2:4]
         arguments = *map(list, split_args(tuple(tensors))), *chunk_tables(topologies, V.device), exclude

@@ -300,7 +300,7 @@ def chunk_weight_gradients(
         scale = tl.load(beta + head * T + node, mask=inside, other=0.0).to(tl.float32)
         both = S * _scores(g + head * T * P, V + head * T * P, node, inside, P, Q, PB, BP, LOW, PREC) * scale[None, :]
         m = _mask(_weights(w + head * E, ahead, t, inside, E), Q, False)
-        both = dot(m, both, tl.float32, PREC)  # at [k, j]
+        both = dot(m, both, tl.float32, "ieee")  # at [k, j]; a second rounding of `both` would exceed the error bound
         before = _weights(w + head * E, ahead, t - 1, inside & (tl.arange(0, Q) > 0), E)
         da = tl.zeros([Q], tl.float32)
         if STATES:

@@ -101,6 +101,7 @@ def test_states_in_and_out(name, counted):
 )
 def test_low_precision(dtype, precision, bound):
     """The relative root mean square error of y and of the gradients of the tensors in low precision."""
+    torch.manual_seed(0)
     line = chimera.Line(100)
     weight, C, B, V, scale = (x.detach() for x in inputs(line, torch.float32, 16, 16))
     C, B, V = (x.to(dtype) for x in (C, B, V))
