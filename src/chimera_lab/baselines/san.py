@@ -63,7 +63,7 @@ class FullAttention(nn.Module):
         self.reset_own_parameters()
 
     def reset_own_parameters(self) -> None:
-        """r = r' = 1."""
+        """Initially r = r' = 1."""
         nn.init.ones_(self.relation)
         nn.init.ones_(self.far_relation)
 

@@ -124,7 +124,8 @@ class GraphTask(Task):
 
         heads = recipe.num_heads
         steps = dict.fromkeys(("gps", "san", "exphormer", "bigbird"), heads) | dict.fromkeys(
-            ("chimera", "graph_mamba", "gmn", "neural_walker", "neural_walker_chimera"), heads // gcd(heads, recipe.expand)
+            ("chimera", "graph_mamba", "gmn", "neural_walker", "neural_walker_chimera"),
+            heads // gcd(heads, recipe.expand),
         )
         return replace(recipe, hidden_size=matching_width(count, target, steps.get(recipe.mixer, 1), recipe.mixer))
 

@@ -33,7 +33,16 @@ CHOICES = {
     "injection": INJECTION_CHOICES,
     "normalize": ("row", "column"),
 }
-SIZES = ("hidden_size", "num_hidden_layers", "state_size", "num_heads", "expand", "head_layers", "dag_roots", "walk_length")
+SIZES = (
+    "hidden_size",
+    "num_hidden_layers",
+    "state_size",
+    "num_heads",
+    "expand",
+    "head_layers",
+    "dag_roots",
+    "walk_length",
+)
 
 
 class ChimeraGraphConfig(PreTrainedConfig):
