@@ -71,5 +71,5 @@ def _find(ascending: Tensor, key: Tensor) -> Tensor:
     """Position of each key in ascending ones, −1 where it is missing."""
     if not len(ascending):
         return torch.full_like(key, -1)
-    place = torch.searchsorted(ascending, key).clamp(max=len(ascending) - 1)
+    place = torch.searchsorted(ascending, key.contiguous()).clamp(max=len(ascending) - 1)
     return torch.where(ascending[place] == key, place, -1)

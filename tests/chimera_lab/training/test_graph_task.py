@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from chimera_lab.training.checkpoints import checkpoints
 from chimera_lab.training.fit import evaluate, latest_checkpoint, train
 from chimera_lab.training.graph_metrics import Accuracy, AveragePrecision, MacroF1, MeanAbsoluteError
 from chimera_lab.training.graph_recipe import GraphRecipe
@@ -112,6 +113,23 @@ def test_workers_change_nothing(tmp_path, data, workers):
         for n in (0, workers)
     ]
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("mixer", ["exphormer", "graph_mamba", "gmn", "neural_walker"])
+def test_random_components_survive_an_interruption(tmp_path, data, mixer):
+    """Resumed from its first checkpoint, a run ends with the same bits."""
+    recipe = replace(TINY, data=data, mixer=mixer, walk_length=8)
+    weights = []
+    for name in ("whole", "resumed"):
+        run = Run(tmp_path / name, "graph/tiny", recipe, replace(CPU, checkpoint_every=1))
+        train(run)
+        if name == "resumed":
+            first, _ = checkpoints(run.checkpoints)
+            (run.folder / "result.json").unlink()
+            torch.rand(3)
+            train(run, first)
+        weights.append((run.model / "model.safetensors").read_bytes())
+    assert weights[0] == weights[1]
 
 
 @pytest.mark.parametrize("mixer", MIXERS)
