@@ -111,11 +111,13 @@ def _rows(data: str, *names: str) -> tuple[Row, ...]:
 
 
 def _published(data: str) -> tuple[Row, ...]:
-    """The other networks at the paper's scale, with published sizes; the width follows from the parameters."""
+    """The other networks at the paper's scale, with published settings; the width follows from the parameters."""
     rows = []
     for row in _rows(data, *_OTHERS):
         mixer = _OTHERS[row.name]["mixer"]
         changes = {"mixer": mixer, **PUBLISHED[mixer], **_TRAINED.get(mixer, {})}
+        if mixer == "exphormer" and not data.startswith("peptides"):
+            changes |= {"expander_degree": 4}
         rows.append(replace(row, changes=changes))
     return tuple(rows)
 
