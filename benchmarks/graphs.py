@@ -1,4 +1,4 @@
-"""What graphs cost: training steps of each model in turns, exact masks of real peptides, and how factors fill.
+"""What graphs cost: time and memory of training steps, exact masks of real peptides, and how factors fill.
 
     python benchmarks/graphs.py FOLDER [OUT]
 
@@ -17,29 +17,43 @@ import matplotlib.pyplot as plt
 
 import chimera_ssm as chimera
 from chimera_lab.cli.bench.measure import take_turns
+from chimera_lab.cli.bench.memory import extra_memory
 from chimera_lab.data.graph_store import GraphStore
+from chimera_lab.data.samples import Samples
 from chimera_lab.data.superpixels import region_graph, slic
 from chimera_lab.studies import find_study
 from chimera_lab.studies.study import Study
 from chimera_lab.training.kinds import create_task
+from chimera_lab.training.recipe import Recipe
 
 SECONDS = 60
 
 
 def steps_of_training(study: Study) -> None:
-    """Forward and backward of a batch for each row of the study, in turns."""
+    """Forward and backward of a batch for each row of the study, in turns, and their memory."""
     recipes = study.recipes()
-    task = create_task(study.recipe)
-    train = task.train_samples()
-    batch = train.collate([train.sample(i) for i in range(study.recipe.batch_size)])
-    models = {name: task.build_model(recipe) for name, recipe in recipes.items()}
-    functions = [lambda model=model: model(**batch).loss.backward() for model in models.values()]
+    tasks = {name: create_task(recipe) for name, recipe in recipes.items()}
+    batches = {
+        recipe.eigenvectors: first_batch(tasks[name].train_samples(), recipe) for name, recipe in recipes.items()
+    }
+    models = {name: task.build_model(recipes[name]) for name, task in tasks.items()}
+    functions = [
+        lambda model=model, batch=batches[recipes[name].eigenvectors]: model(**batch).loss.backward()
+        for name, model in models.items()
+    ]
     timings = take_turns(functions, SECONDS)
+    memory = [extra_memory(function) for function in functions]
     epoch = study.recipe.train_limit / study.recipe.batch_size
-    print("\n| model | parameters | seconds per step | per epoch | to the first |\n|---|---|---|---|---|")
-    for (name, model), timing in zip(models.items(), timings, strict=True):
-        size, ratio = model.num_parameters(), timing.median / timings[0].median
-        print(f"| {name} | {size:,} | {timing.median:.3f} | {epoch * timing.median:.0f} | {ratio:.2f} |")
+    print("\n| model | parameters | seconds per step | per epoch | to the first | MB |\n|---|---|---|---|---|---|")
+    for (name, model), timing, peak in zip(models.items(), timings, memory, strict=True):
+        seconds, size = timing.median, f"{model.num_parameters():,}"
+        ratio, megabytes = seconds / timings[0].median, f"{peak / 1e6:.0f}"
+        print(f"| {name} | {size} | {seconds:.3f} | {epoch * seconds:.0f} | {ratio:.2f} | {megabytes} |")
+
+
+def first_batch(samples: Samples, recipe: Recipe) -> dict:
+    """The first samples as a batch."""
+    return samples.collate([samples.sample(i) for i in range(recipe.batch_size)])
 
 
 def masks(store: GraphStore, heads: int = 2, count: int = 32) -> None:

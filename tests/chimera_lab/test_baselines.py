@@ -24,7 +24,10 @@ SAVED = {
 def test_known_mixers():
     assert known_mixers("image") == ("chimera", "s4", "hyena")
     assert known_mixers("text") == ("chimera", "mlp", "m2")
-    assert set(known_mixers("graph")) == {"chimera", "gcn", "gcn_plus", "gine", "gated_gcn", "gps"}
+    assert known_mixers("graph") == (
+        "chimera", "gcn", "gcn_plus", "gine", "gated_gcn", "gps", "san", "exphormer", "bigbird", "graph_mamba", "gmn",
+        "neural_walker", "neural_walker_chimera",
+    )  # fmt: skip
 
 
 def test_an_unknown_mixer_is_refused_with_the_known_ones():

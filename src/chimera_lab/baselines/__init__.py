@@ -1,8 +1,10 @@
 """Models to compare with: baseline mixers in our models, and models of `transformers` and PyG.
 
 Importing this package registers the mixers ``"s4"``, ``"hyena"`` (images), ``"mlp"``, ``"m2"`` (texts), ``"gcn"``,
-``"gcn_plus"``, ``"gine"``, ``"gated_gcn"``, ``"gps"`` (graphs), the BERT presets, and with the Auto classes of
-`transformers` the models that are not theirs. Saved models with a baseline mixer load after this import.
+``"gcn_plus"``, ``"gine"``, ``"gated_gcn"``, ``"gps"``, ``"san"``, ``"exphormer"``, ``"bigbird"``, ``"graph_mamba"``,
+``"gmn"``, ``"neural_walker"``, ``"neural_walker_chimera"`` (graphs), the presets of BERT and of graph networks, and
+with the Auto classes of `transformers` the models that are not theirs. Saved models with a baseline mixer load after
+this import.
 """
 
 from transformers import AutoConfig, AutoImageProcessor, AutoModelForImageClassification, AutoModelForMaskedLM

@@ -35,9 +35,10 @@ class GraphRecipe(_Model, Recipe):
         "nci, transfer:3-50, trees:2-6, properties:distance, scenes, an LRGB name, superpixels:…, csv, folder, pyg:…",
         at_eval=True, place=("nci", "superpixels:"),
     )  # fmt: skip
-    mixer: Literal["chimera", "gcn", "gcn_plus", "gine", "gated_gcn", "gps"] = setting(
-        "chimera", "Chimera or a baseline; gps: GatedGCN with attention"
-    )
+    mixer: Literal[
+        "chimera", "gcn", "gcn_plus", "gine", "gated_gcn", "gps", "san", "exphormer", "bigbird", "graph_mamba", "gmn",
+        "neural_walker", "neural_walker_chimera",
+    ] = setting("chimera", "Chimera or a baseline, see docs/baselines.md")  # fmt: skip
     part: Literal["test", "validation"] = setting("test", "the part of the data set to evaluate on", at_eval=True)
     smiles: str = setting("smiles", "csv: the column of SMILES", at_eval=True)
     targets: str = setting("y", "csv: the columns of labels, separated by commas", at_eval=True)

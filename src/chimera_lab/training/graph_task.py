@@ -122,8 +122,12 @@ class GraphTask(Task):
                 model = self.build_model(replace(recipe, hidden_size=width))
             return sum(p.numel() for p in model.parameters())
 
-        heads = {"chimera": recipe.num_heads // gcd(recipe.num_heads, recipe.expand), "gps": recipe.num_heads}
-        return replace(recipe, hidden_size=matching_width(count, target, heads.get(recipe.mixer, 1), recipe.mixer))
+        heads = recipe.num_heads
+        steps = dict.fromkeys(("gps", "san", "exphormer", "bigbird"), heads) | dict.fromkeys(
+            ("chimera", "graph_mamba", "gmn", "neural_walker", "neural_walker_chimera"),
+            heads // gcd(heads, recipe.expand),
+        )
+        return replace(recipe, hidden_size=matching_width(count, target, steps.get(recipe.mixer, 1), recipe.mixer))
 
     def num_outputs(self) -> int:
         return self.facts["num_labels"]

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import torch
 
+from chimera_lab.training.checkpoints import checkpoints
 from chimera_lab.training.fit import evaluate, latest_checkpoint, train
 from chimera_lab.training.graph_metrics import Accuracy, AveragePrecision, MacroF1, MeanAbsoluteError
 from chimera_lab.training.graph_recipe import GraphRecipe
 from chimera_lab.training.kinds import count_parameters, create_task, match_parameters, recipe_class
 from chimera_lab.training.run import Run
 from chimera_ssm.models import ChimeraForGraphs
+from chimera_ssm.models.mixers import known_mixers
 from tests.chimera_lab.training.tiny import CPU
 
 pytest.importorskip("rdkit")
@@ -19,6 +21,7 @@ pytest.importorskip("ogb")
 pytest.importorskip("torch_geometric")
 
 MOLECULES = ["C" * n for n in range(1, 13)] + ["O" * (n % 2) + "C" * n + "O" for n in range(1, 13)]
+MIXERS = known_mixers("graph")
 TINY = GraphRecipe(
     hidden_size=8, num_hidden_layers=2, state_size=4, num_heads=2, dropout=0.1, epochs=2, batch_size=8, log_every=1,
     lr=1e-2, validation=0.25,
@@ -76,7 +79,7 @@ def test_absolute_error():
     assert found == pytest.approx(float(errors[~errors.isnan()].mean()))
 
 
-@pytest.mark.parametrize("mixer", ["chimera", "gcn", "gine", "gated_gcn", "gps"])
+@pytest.mark.parametrize("mixer", MIXERS)
 def test_any_model_trains(tmp_path, data, mixer):
     recipe = replace(TINY, data=data, mixer=mixer, walks=3, eigenvectors=2)
     run = Run(tmp_path / "run", "graph/tiny", recipe, CPU)
@@ -112,7 +115,24 @@ def test_workers_change_nothing(tmp_path, data, workers):
     assert results[0] == results[1]
 
 
-@pytest.mark.parametrize("mixer", ["chimera", "gcn", "gine", "gated_gcn", "gps"])
+@pytest.mark.parametrize("mixer", ["exphormer", "graph_mamba", "gmn", "neural_walker"])
+def test_random_components_survive_an_interruption(tmp_path, data, mixer):
+    """Resumed from its first checkpoint, a run ends with the same bits."""
+    recipe = replace(TINY, data=data, mixer=mixer, walk_length=8)
+    weights = []
+    for name in ("whole", "resumed"):
+        run = Run(tmp_path / name, "graph/tiny", recipe, replace(CPU, checkpoint_every=1))
+        train(run)
+        if name == "resumed":
+            first, _ = checkpoints(run.checkpoints)
+            (run.folder / "result.json").unlink()
+            torch.rand(3)
+            train(run, first)
+        weights.append((run.model / "model.safetensors").read_bytes())
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
 def test_parameters_match(data, mixer):
     recipe = match_parameters(replace(TINY, data=data, mixer=mixer), 100_000)
     assert abs(count_parameters(recipe) / 100_000 - 1) <= 0.03

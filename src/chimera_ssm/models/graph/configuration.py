@@ -33,7 +33,16 @@ CHOICES = {
     "injection": INJECTION_CHOICES,
     "normalize": ("row", "column"),
 }
-SIZES = ("hidden_size", "num_hidden_layers", "state_size", "num_heads", "expand", "head_layers", "dag_roots")
+SIZES = (
+    "hidden_size",
+    "num_hidden_layers",
+    "state_size",
+    "num_heads",
+    "expand",
+    "head_layers",
+    "dag_roots",
+    "walk_length",
+)
 
 
 class ChimeraGraphConfig(PreTrainedConfig):
@@ -80,6 +89,8 @@ class ChimeraGraphConfig(PreTrainedConfig):
         dt_max: largest initial step.
         state_size: N, the size of a state.
         num_heads: heads of Chimera, or of attention.
+        expander_degree: even degree of the random graph along which ``"exphormer"`` attends; 0 for none.
+        walk_length: steps of a random walk of ``"neural_walker"``.
         expand: inner width of Chimera in units of ``hidden_size``.
         mlp_ratio: inner width of the feed-forward network in units of ``hidden_size``; 0 for none.
         pooling: reduction over the nodes of a graph, ``"mean"``, ``"sum"`` or ``"max"``.
@@ -124,6 +135,8 @@ class ChimeraGraphConfig(PreTrainedConfig):
     dt_max: float = 0.1
     state_size: int = 32
     num_heads: int = 2
+    expander_degree: int = 4
+    walk_length: int = 100
     expand: int = 1
     mlp_ratio: int = 0
     pooling: str = "mean"
@@ -136,7 +149,9 @@ class ChimeraGraphConfig(PreTrainedConfig):
         check_mixer("graph", self.mixer)
         check_choices(self, CHOICES)
         check_sizes(self, SIZES)
-        check_sizes(self, ["mlp_ratio"], least=0)
+        check_sizes(self, ["mlp_ratio", "expander_degree"], least=0)
+        if self.expander_degree % 2:
+            raise ValueError(f"expander_degree must be even, found {self.expander_degree}")
         check_probabilities(self, ["dropout"])
         if self.terms is not None:
             check_size("terms", self.terms)

@@ -68,8 +68,9 @@ class ChimeraGraphModel(ChimeraGraphPreTrainedModel):
         self.position_encoder = PositionEncoder(config) if config.position_features else None
         self.dropout = nn.Dropout(config.dropout)
         self.layers = nn.ModuleList(build_mixer("graph", config) for _ in range(config.num_hidden_layers))
-        if isinstance(last := self.layers[-1], ChimeraGraphLayer):
-            last.freeze_unused()
+        for module in self.layers[-1].modules():
+            if isinstance(module, ChimeraGraphLayer):
+                module.freeze_unused()
         self._no_split_modules = {type(layer).__name__ for layer in self.layers}
         self.norm = norm_of(config) if config.final_norm else None
         self.post_init()
