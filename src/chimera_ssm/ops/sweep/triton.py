@@ -14,11 +14,12 @@ from chimera_ssm.ops.autograd import double_backward_via, save_arguments, split_
 from chimera_ssm.ops.dispatch import Operation
 from chimera_ssm.ops.mixing import add_masks
 from chimera_ssm.ops.sweep import triton_kernels as kernels
+from chimera_ssm.ops.sweep.solver import is_small_grid
 from chimera_ssm.ops.terms import Term, pack_terms, unpack_terms
 from chimera_ssm.topology import GridDAG
 
-#: The longest side of a grid, and the number of DAGs whose directions fit into an integer.
-_LONGEST, _MOST = 64, 30
+#: DAGs whose directions fit into an integer.
+_MOST = 30
 #: Warps of a program.
 _WARPS = 8
 #: Programs that keep a GPU busy, and how many numbers they may write to scratch memory.
@@ -27,8 +28,9 @@ _PROGRAMS, _SCRATCH = 512, 1 << 25
 
 def supports(terms: list[Term], V: Tensor) -> bool:
     """Whether the topologies are DAGs of one grid with two axes of at most 64 nodes."""
-    shape, *others = {t.topology.shape if isinstance(t.topology, GridDAG) else () for t in terms}
-    return not others and len(shape) == 2 and max(shape) <= _LONGEST and len(terms) <= _MOST
+    topologies = [term.topology for term in terms]
+    shapes = {t.shape for t in topologies if isinstance(t, GridDAG)}
+    return len(shapes) == 1 and len(terms) <= _MOST and all(map(is_small_grid, topologies))
 
 
 def mix(terms: list[Term], V: Tensor) -> Tensor:
@@ -75,7 +77,15 @@ def grid_forward(
 
 
 def grid_backward(
-    grad: Tensor, V: Tensor, weight: Tensor, scale: Tensor, C: Tensor, B: Tensor, shape: list[int], down: int, right: int
+    grad: Tensor,
+    V: Tensor,
+    weight: Tensor,
+    scale: Tensor,
+    C: Tensor,
+    B: Tensor,
+    shape: list[int],
+    down: int,
+    right: int,
 ) -> list[Tensor]:
     """Gradients of V, weight, scale, C and B."""
     grid, grad = _Rows(V, weight, scale, C, B, shape, right), grad.contiguous()
@@ -107,9 +117,7 @@ class _Rows:
         right: a bit for each DAG.
     """
 
-    def __init__(
-        self, V: Tensor, weight: Tensor, scale: Tensor, C: Tensor, B: Tensor, shape: list[int], right: int
-    ):
+    def __init__(self, V: Tensor, weight: Tensor, scale: Tensor, C: Tensor, B: Tensor, shape: list[int], right: int):
         (Z, H, T, P), (self.D, _, G, _, N) = V.shape, C.shape
         self.heads, self.groups, self.share = Z * H, Z * G, H // G
         self.V, self.weight, self.scale, self.C, self.B = (x.contiguous() for x in (V, weight, scale, C, B))
@@ -156,9 +164,7 @@ class _Rows:
         out = self.empty(slots, *keys.shape)
         programs = self.blocks, self.groups * slots, self.D * self.blocks_n
         given = keys, left, right, self.masks, out, down
-        self.launch(
-            kernels.grid_key_gradients, programs, *given, each=self.share // slots, TRANSPOSED=TRANSPOSED
-        )
+        self.launch(kernels.grid_key_gradients, programs, *given, each=self.share // slots, TRANSPOSED=TRANSPOSED)
         return _summed(out)
 
     def weight_gradients(self, grad: Tensor, down: int, right: int) -> Tensor:

@@ -222,7 +222,7 @@ def grid_weight_gradients(
     rows in reverse, ``U_ic = (G_ic + U_ic' ⊙ a) M_cᵀ``. A task is a DAG, a head, and every ``slots``-th block, whose
     gradients are added up in ``dw [slots, D, heads, E]``. Programs go through the tasks.
     """
-    j, scratch = tl.arange(0, WP), scratch + tl.program_id(0).to(tl.int64) * height * BI * WP
+    scratch += tl.program_id(0).to(tl.int64) * height * BI * WP
     for task in range(tl.program_id(0), tasks, tl.num_programs(0)):
         slot, at = task % slots, (task // slots).to(tl.int64)
         d, head = at // heads, at % heads

@@ -28,9 +28,7 @@ def inputs(dags, Z=1, H=1, G=1, N=3, P=5, pairs=1):
     T, E = dags[0].num_nodes, dags[0].num_edges
     weights = [torch.rand(Z, H, E, generator=generator) * 0.9 - 0.35 for _ in dags]
     weights = [(w * (torch.arange(E) % 5 > 0)).requires_grad_() for w in weights]
-    Cs, Bs = (
-        [torch.randn(Z, G, T, N, generator=generator).requires_grad_() for _ in range(pairs)] for _ in range(2)
-    )
+    Cs, Bs = ([torch.randn(Z, G, T, N, generator=generator).requires_grad_() for _ in range(pairs)] for _ in range(2))
     V = torch.randn(Z, H, T, P, generator=generator).requires_grad_()
     scales = [torch.rand(Z, H, T, generator=generator).requires_grad_() for _ in dags]
     return weights, Cs, Bs, V, scales
@@ -71,7 +69,7 @@ def test_every_corner(corner):
 
 @interpreted
 @pytest.mark.parametrize(
-    ("shape", "corners"), [((1, 1), ALL[:1]), ((1, 18), ALL[:2]), ((19, 1), ALL[1:3]), ((3, 35), ALL[2:3])]
+    ("shape", "corners"), [((1, 1), ALL[:1]), ((1, 18), ALL[:2]), ((9, 1), ALL[2:3]), ((2, 33), ALL[2:3])]
 )
 def test_shapes(shape, corners):
     check(dags_of(shape, corners))
@@ -80,13 +78,14 @@ def test_shapes(shape, corners):
 @interpreted
 @pytest.mark.parametrize(("shape", "corners"), [((14, 14), ALL), ((17, 33), ALL[1:2])])
 def test_larger_grids(shape, corners, monkeypatch):
-    monkeypatch.setattr(sweep, "nodes_of_block", lambda *_: 256)  # few blocks, for the interpreter's sake
+    monkeypatch.setattr(sweep, "nodes_of_block", lambda *_: 512)  # few blocks, for the interpreter's sake
     check(dags_of(shape, corners))
 
 
 @interpreted
 def test_heads_in_groups_and_several_pairs_of_keys():
-    check(dags_of((3, 4), ALL[:3]), Z=2, H=4, G=2, pairs=2)
+    check(dags_of((2, 3), ALL[:3]), H=4, G=2, pairs=2)
+    check(dags_of((1, 2), ALL[:1]), Z=2, H=2)
 
 
 @interpreted
@@ -98,7 +97,7 @@ def test_several_blocks_of_states_and_channels(N, P):
 @interpreted
 def test_programs_share_their_tasks(monkeypatch):
     monkeypatch.setattr(sweep, "_PROGRAMS", 3)
-    check(dags_of((9, 4), ALL[1:3]), H=2)
+    check(dags_of((5, 2), ALL[1:3]), H=2)
 
 
 @interpreted
@@ -116,11 +115,11 @@ def test_mix_takes_the_kernels(solver, monkeypatch):
 
 @interpreted
 @pytest.mark.parametrize(
-    ("dtype", "precision", "bound"), [(torch.float32, "high", 5e-4), (torch.bfloat16, "highest", 1e-2)]
+    ("dtype", "precision", "bound"), [(torch.float32, "high", 6e-4), (torch.bfloat16, "highest", 1e-2)]
 )
 def test_low_precision(dtype, precision, bound):
     """The relative root mean square error of y and of every gradient."""
-    dags = dags_of((6, 7), ALL[:2])
+    dags = dags_of((5, 4), ALL[:2])
     weights, Cs, Bs, V, scales = inputs(dags, N=16, P=16, pairs=2)
     weight, scale, C, B = (torch.stack(x).detach() for x in (weights, scales, Cs, Bs))
     C, B, V = (x.detach().to(dtype) for x in (C, B, V))
