@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
 
 from chimera_lab import cli
 from chimera_lab.planning.count import StepCounts, count, count_step
@@ -47,6 +49,43 @@ def test_what_is_picked_is_read_once_and_halves_are_told_apart():
         table[:4].bfloat16() @ table[:8].bfloat16().mT
     assert traffic.half_flops == 2 * 4 * 8 * 8
     assert traffic.bytes_moved == 2 * 4 * 8 * 4 + 4 * 8 * (4 + 2) + 8 * 8 * (4 + 2)
+
+
+def test_what_is_added_in_place_touches_as_many_rows_as_are_added():
+    table, rows, source = torch.zeros(1000, 8), torch.arange(4), torch.randn(4, 8)
+    with Traffic() as traffic:
+        table.index_add_(0, rows, source)
+        torch.empty(1000)
+    assert traffic.bytes_moved == 3 * 4 * 8 * 4 + 4 * 8  # rows read and written, the source, its index
+    assert traffic.operations == 1
+
+
+def test_flash_attention_moves_no_scores():
+    q, k, v = (torch.randn(2, 3, 256, 16, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION), Traffic() as forward:
+        y = scaled_dot_product_attention(q, k, v)
+    grad = torch.randn_like(y)
+    with Traffic() as backward:
+        torch.autograd.grad(y, (q, k, v), grad)
+    one, scores = 2 * 2 * 3 * 256 * 16, 2 * 3 * 256 * 256
+    assert forward.half_flops == 2 * 2 * scores * 16
+    assert backward.half_flops == 5 * 2 * scores * 16
+    assert 4 * one <= forward.bytes_moved < 5 * one
+    assert 8 * one <= backward.bytes_moved < 10 * one
+
+
+def test_flops_of_a_grid_are_those_of_its_blocks():
+    """One block of rows visits all three of them, in either direction."""
+    pytest.importorskip("triton")
+    from chimera_lab.planning.kernels import Case, launches_of_grids
+    from chimera_lab.planning.roofline import kernel_flops
+
+    forward, _ = launches_of_grids(Case(32, 16, torch.float32, "high", (3, 14)), Z=1, H=2)
+    assert [launch.kernel.__name__ for launch in forward] == ["row_masks", "grid_outputs"]
+    flops = [kernel_flops(launch) for launch in forward]
+    assert flops[0] == 0
+    heads, dags, rows, nodes, width = 2, 4, 3, 64, 16
+    assert flops[1] == 2 * heads * dags * rows * nodes * width * (width + 32 + 16)
 
 
 def test_products_of_a_model_are_those_of_its_layers():

@@ -54,6 +54,7 @@ TABLE = {
     ("scan", "triton"): "chimera_ssm.ops.scan.triton",
     ("scan", "cpu"): "chimera_ssm.ops.scan.cpu",
     ("scan", "torch"): "chimera_ssm.ops.scan.torch",
+    ("sweep", "triton"): "chimera_ssm.ops.sweep.triton",
     ("sweep", "cpu"): "chimera_ssm.ops.sweep.cpu",
     ("sweep", "torch"): "chimera_ssm.ops.sweep.torch",
     ("tridiagonal", "cpu"): "chimera_ssm.ops.tridiagonal.cpu",
@@ -64,7 +65,8 @@ TABLE = {
     ("neumann", "torch"): "chimera_ssm.ops.neumann.torch",
     ("spmm", "cpu"): "chimera_ssm.ops.spmm.cpu",
     ("spmm", "torch"): "chimera_ssm.ops.spmm.torch",
-    ("dense", "torch"): "chimera_ssm.ops.dense",
+    ("dense", "triton"): "chimera_ssm.ops.dense.triton",
+    ("dense", "torch"): "chimera_ssm.ops.dense.torch",
     ("squaring", "torch"): "chimera_ssm.ops.squaring",
 }
 
