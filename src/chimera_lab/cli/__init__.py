@@ -33,6 +33,25 @@ COMMANDS = {
     "bench": "measure speed and memory against attention and other baselines",
 }
 
+#: Options that other programs have, and what they are called here.
+_SYNONYMS = {
+    "--learning-rate": "--lr",
+    "--num-epochs": "--epochs",
+    "--num-train-epochs": "--epochs",
+    "--max-steps": "--steps",
+    "--output": "--out",
+    "--output-dir": "--out",
+    "--dataset": "--data",
+    "--data-dir": "--data",
+    "--width": "--hidden-size",
+    "--dim": "--hidden-size",
+    "--num-layers": "--num-hidden-layers",
+    "--layers": "--num-hidden-layers",
+    "--depth": "--num-hidden-layers",
+    "--heads": "--num-heads",
+    "--per-device-train-batch-size": "--batch-size",
+}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0, 2 for a user error, 130 for an interruption (Ctrl-C or SIGTERM)."""
@@ -71,7 +90,8 @@ class _CommandParser(argparse.ArgumentParser):
 
     def _unknown_option(self, option: str) -> str:
         known = [name for action in self._actions for name in action.option_strings]
-        near = get_close_matches(option, known, n=1, cutoff=0.7)
+        near = [name for name in (_SYNONYMS.get(option.replace("_", "-")),) if name in known]
+        near = near or get_close_matches(option, known, n=1, cutoff=0.7)
         return f"unknown option {option}" + (f", did you mean {near[0]}?" if near else "")
 
 

@@ -44,15 +44,15 @@ def test_the_best_of_each_comparison_stands_out():
 
 def test_influence_that_follows_paths_separates_the_cells():
     free = np.array([1, 1, 0, 1, 0, 1, 0, 0, 0], bool)
-    three = maze.Maze(torch.zeros(3, 3, 3), free, (0, 1), np.array([1, 1, 0, 1, 0, 0, 0, 0, 0], bool))
+    three = maze.Maze(0, torch.zeros(3, 3, 3), free, (0, 1), np.array([1, 1, 0, 1, 0, 0, 0, 0, 0], bool))
     assert maze.separation(np.array([9, 3, 0, 2, 0, 1, 0, 0, 0]), three) == 1
     assert maze.separation(np.array([9, 0, 0, 0, 0, 0, 0, 0, 0]), three) == 0.5
     assert maze.separation(np.array([9, 1, 0, 3, 0, 2, 0, 0, 0]), three) == 0.5
     assert maze.separation(np.array([9, 1, 0, 1, 0, 2, 0, 0, 0]), three) == 0
     assert three.connected
-    one = maze.Maze(three.pixels, free, (0, 1), free)
+    one = maze.Maze(1, three.pixels, free, (0, 1), free)
     assert maze.separation(np.arange(9.0), one) is None
-    picture = maze_picture.figure(three, [maze.Panel("a", "layer 0, head 0", np.full(9, 1 / 9), 0.5, "")])
+    picture = maze_picture.figure(three, [maze.Panel("a", 0, 0, np.full(9, 1 / 9), 0.5, "")])
     assert picture.count("data-share") == 9
     assert picture.count('class="ring"') == 2
 

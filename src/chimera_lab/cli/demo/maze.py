@@ -24,6 +24,8 @@ Array = np.ndarray
 
 #: Test mazes among which the pictured one is chosen, training mazes by which a head is chosen, test mazes to measure.
 _CANDIDATES, _CHOOSING, _MEASURING = 200, 40, 100
+#: Cells of a large region.
+_LARGE = 20
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,14 @@ class Maze:
     """A maze with its marked cells; cells are numbered row by row.
 
     Attributes:
+        number: in its data set.
         pixels: the input of the models, ``[3, size, size]``.
         free: whether each cell is free, ``[T]``.
         marked: the two marked cells; influence is on the first.
         region: whether a path connects each cell with the first marked one, ``[T]``.
     """
 
+    number: int
     pixels: Tensor
     free: Array
     marked: tuple[int, int]
@@ -59,14 +63,16 @@ class Panel:
 
     Attributes:
         title: the model.
-        where: the layer and head.
+        layer: the number of the layer.
+        head: the number of the head.
         shares: the share of each cell in the influence on the marked one, ``[T]``, which sum to one.
         separation: how well influence tells connected cells from others, see `separation`, over test mazes.
         answer: the model's answer with its probability; empty before training.
     """
 
     title: str
-    where: str
+    layer: int
+    head: int
     shares: Array
     separation: float
     answer: str
@@ -96,19 +102,17 @@ def read(samples: Samples, number: int) -> Maze:
     red, green = pixels[0] > 0, pixels[1] > 0
     first, second = (red & ~green).flatten().nonzero().flatten().tolist()
     regions = connected_regions(red[None])[0].flatten().numpy()
-    return Maze(pixels, red.flatten().numpy(), (first, second), regions == regions[first])
+    return Maze(number, pixels, red.flatten().numpy(), (first, second), regions == regions[first])
 
 
 def pictured(mazes: list[Maze]) -> Maze:
-    """The maze whose marked cells are in the largest two regions, unconnected, so that both can be seen."""
+    """The first maze whose marked cells are in two large regions, so that both can be seen; or the first of all."""
 
-    def smaller(maze: Maze) -> int:
-        if maze.connected:
-            return 0
+    def clear(maze: Maze) -> bool:
         labels = connected_regions(torch.from_numpy(maze.free).view(1, maze.size, maze.size)).flatten().numpy()
-        return min(int((labels == labels[cell]).sum()) for cell in maze.marked)
+        return not maze.connected and min(int((labels == labels[cell]).sum()) for cell in maze.marked) >= _LARGE
 
-    return max(mazes, key=smaller)
+    return next(filter(clear, mazes), mazes[0])
 
 
 #: For a maze its influence on the first marked cell, a row for each layer and head, ``[layers, heads, T]``.
@@ -156,7 +160,7 @@ def _panel(title: str, rows: Rows, choosing: list[Maze], measuring: list[Maze], 
     layer, head = np.unravel_index(scores.argmax(), scores.shape)
     measured = [s for each in measuring if (s := separation(rows(each)[layer, head], each)) is not None]
     row = rows(maze)[layer, head]
-    return Panel(title, f"layer {layer}, head {head}", row / row.sum(), float(np.mean(measured)), answer)
+    return Panel(title, int(layer), int(head), row / row.sum(), float(np.mean(measured)), answer)
 
 
 def _scores(rows: Array, maze: Maze) -> Array | None:

@@ -33,7 +33,8 @@ def _picture(maze: Maze, body: str, title: str, words: str) -> str:
 
 def _words(panel: Panel) -> str:
     answer = f" Answer: {panel.answer}." if panel.answer else ""
-    return f"Tells connected cells from others in {panel.separation:.0%} of cases ({panel.where}).{answer}"
+    where = f"(layer {panel.layer}, head {panel.head})"
+    return f"Tells connected cells from others in {panel.separation:.0%} of cases {where}.{answer}"
 
 
 def _cells(maze: Maze) -> list[str]:

@@ -19,7 +19,7 @@ MOLECULES = {
     "serotonin": "NCCC1=CNC2=C1C=C(O)C=C2",
     "vitamin C": "OCC(O)C1OC(=O)C(O)=C1O",
 }
-_WORDS = 6
+_WORDS = 8
 
 
 def image_model(run: Run) -> Any:
@@ -41,12 +41,10 @@ def _of_words(runs: Mapping[str, Run]) -> tuple[list[str], list[list[str]]]:
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
     first = next(iter(runs.values()))
-    sample: Any = load(first.folder).sample(None, "a sentence")
+    sample: Any = load(first.folder).sample(None, "")
     tokenizer: Any = AutoTokenizer.from_pretrained(first.model)
-    hidden = (sample["input_ids"] == tokenizer.mask_token_id).nonzero().flatten()
-    true = tokenizer.convert_ids_to_tokens(sample["labels"][hidden])
-    whole = [k for k, word in enumerate(true) if word.isalpha()][:_WORDS]  # no punctuation and no parts of words
-    places, columns = hidden[whole], [[true[k] for k in whole]]
+    places = (sample["input_ids"] == tokenizer.mask_token_id).nonzero().flatten()[:_WORDS]
+    columns = [tokenizer.convert_ids_to_tokens(sample["labels"][places])]
     for run in runs.values():
         model: Any = AutoModelForMaskedLM.from_pretrained(run.model).eval()
         with torch.inference_mode():
@@ -54,7 +52,7 @@ def _of_words(runs: Mapping[str, Run]) -> tuple[list[str], list[list[str]]]:
         probabilities, best = logits.float().softmax(-1).max(-1)
         words = tokenizer.convert_ids_to_tokens(best)
         columns.append([f"{word} ({p:.0%})" for word, p in zip(words, probabilities.tolist(), strict=True)])
-    rows = [[f"[MASK] {k + 1}", *cells] for k, cells in zip(whole, zip(*columns, strict=True), strict=True)]
+    rows = [[f"{k}. [MASK] in the text below", *cells] for k, cells in enumerate(zip(*columns, strict=True), 1)]
     return ["hidden word", "true word", *runs], rows
 
 

@@ -22,7 +22,7 @@ from chimera_lab.training.run import Run
 
 Runs = Mapping[str, Mapping[str, Run]]
 
-HEAD = ("model", "on test data", "parameters", "learning rate", "training steps", "seconds")
+HEAD = ("model", "on test data", "parameters", "learning rate", "training steps", "training time")
 
 INTRODUCTION = (
     "A grid of pixels, a line of words, a molecule of atoms: the same layer is trained on each. It lets every node of "
@@ -32,8 +32,9 @@ INTRODUCTION = (
     "influence each other only through a local convolution, and a <b>standard model</b> for such data. The difference "
     f"between {OURS} and {IDENTITY} is what the paths contribute. All three have the same number of parameters within "
     "3 % and the same number of training steps; the learning rate of each was chosen among three, on held-out "
-    "training data. These are small models, trained for a minute or less with one seed: they show how the layer "
-    "works and are not a benchmark.",
+    "training data. Mazes need paths; the answers about words and molecules are mostly local, so expect "
+    f"{OURS} and {IDENTITY} to be about level there. These are small models, trained for a minute or less with one "
+    "seed: they show how the layer works and are not a benchmark.",
 )
 PICTURES = (
     "What influences the marked cell? The first picture is a test maze: walls are black, the two marked cells red, "
@@ -44,9 +45,9 @@ PICTURES = (
 SEPARATION = (
     "The percentage below a picture says how often, of two free cells, of which one is connected with the marked cell "
     "and one is not, the connected one has more influence, on average over 100 test mazes; 50 % is chance. Each "
-    "picture shows the layer and head in which this percentage is highest on 40 training mazes. The pictured maze was "
-    "chosen among 200 test mazes because its two regions are the largest. A model without training knows only "
-    "distances; training closes the edges into walls. With L = I a cell has no influence but on itself."
+    "picture shows the layer and head in which this percentage is highest on 40 training mazes. The pictured maze is "
+    "the first test maze with marked cells in two separate regions of at least 20 cells. A model without training "
+    "knows only distances; training closes the edges into walls. With L = I a cell has no influence but on itself."
 )
 SPEED = (
     "Time of the resolvent's computation divided by the time of PyTorch's attention "
@@ -59,7 +60,7 @@ def row(comparison: Comparison, name: str, run: Run) -> tuple[str, ...]:
     """The cells of a model, in the order of `HEAD`."""
     result: Any = run.result
     figure = comparison.format_metric(result["metrics"][comparison.metric])
-    sizes = f"{result['parameters']:,}", f"{run.recipe.lr:g}", str(result["steps"]), f"{result['seconds']:.0f}"
+    sizes = f"{result['parameters']:,}", f"{run.recipe.lr:g}", str(result["steps"]), f"{result['seconds']:.0f} s"
     return name, figure, *sizes
 
 
@@ -121,18 +122,20 @@ def _section(comparison: Comparison, runs: Mapping[str, Run]) -> list[str]:
         f"<p>{escape(comparison.question)} The best row is bold.</p>",
         page.table(HEAD, rows, best(comparison, runs)),
     ]
+    shown: dict[str, Any] = {"given": comparison.example, "node": None, "layer": None, "head": None}
     if comparison.name == "mazes":
-        figure = maze_picture.figure(*maze.panels(runs, comparison.baseline))
-        parts += [f"<p>{PICTURES}</p>", figure, f'<p class="quiet">{SEPARATION}</p>']
+        found, panels = maze.panels(runs, comparison.baseline)
+        shown = {"given": str(found.number), "node": str(found.marked[0])}
+        shown |= {"layer": panels[1].layer, "head": panels[1].head}
+        picture = maze_picture.figure(found, panels)
+        parts += [f"<p>{PICTURES}</p>", picture, f'<p class="quiet">{SEPARATION}</p>']
     parts.append(_curves(comparison, runs))
-    head, found = predictions(comparison, runs)
-    if found:
-        parts += [
-            "<h3>Predictions beside the truth</h3>",
-            page.table(map(escape, head), [[escape(cell) for cell in cells] for cells in found]),
-        ]
+    head, cells = predictions(comparison, runs)
+    if cells:
+        table = page.table(map(escape, head), [[escape(cell) for cell in line] for line in cells])
+        parts += ["<h3>Predictions beside the truth</h3>", table]
     explained = page.LEGEND if comparison is COMPARISONS[0] else "As above: point at a node to see what influences it."
-    view = show_model(load(runs[OURS].folder), comparison.example, None, None, None)
+    view = show_model(load(runs[OURS].folder), **shown)
     return [
         *parts,
         "<h3>Influence, node by node</h3>",
