@@ -68,8 +68,8 @@ def test_influence_draws(tmp_path):
 
 
 def test_reachability_in_pyg(capsys):
-    found = main_of("reachability_pyg", BENCHMARKS)(seeds=1, epochs=3, count=192, tests=40)
-    assert found["ChimeraConv"] > max(found["GCNConv"], found["GATv2Conv"]) + 0.05
+    found = main_of("reachability_pyg", BENCHMARKS)(seeds=1, epochs=8, count=256, tests=40)
+    assert found["ChimeraConv"] > max(found["GCNConv"], found["GATv2Conv"]) + 0.2
     sizes = [int(size.replace(",", "")) for size in re.findall(r": ([\d,]+) parameters", capsys.readouterr().out)]
     assert max(sizes) / min(sizes) < 1.03
 

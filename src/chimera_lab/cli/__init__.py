@@ -21,7 +21,7 @@ from chimera_ssm.errors import missing_extra
 from chimera_ssm.version import __version__
 
 COMMANDS = {
-    "demo": "train Chimera and a baseline on three bundled data sets, and draw the influence between nodes",
+    "demo": "train Chimera and baselines on mazes, words and molecules, and draw the influence between nodes",
     "list": "list recipes and models",
     "train": "train a recipe, or resume a run",
     "eval": "evaluate a run on its test data, or on other data",
