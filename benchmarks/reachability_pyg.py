@@ -78,7 +78,7 @@ def accuracy(name: str, seed: int, train: list[Data], test: Data, epochs: int, l
 
 def main(seeds: int = 3, epochs: int = 6, count: int = 640, tests: int = 200, lr: float = 5e-3) -> dict[str, float]:
     """Print a line for each convolution, and return the mean accuracies."""
-    train, (test,) = graphs(count, "train"), DataLoader(graphs(tests, "test"), batch_size=tests)
+    train, (test,) = graphs(count, "train"), DataLoader(graphs(tests, "new"), batch_size=tests)
     print(f"the more frequent answer: {max(test.y.mean().item(), 1 - test.y.mean().item()):.1%}")
     means = {}
     for name, (conv, width) in CONVS.items():

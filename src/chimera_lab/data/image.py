@@ -198,7 +198,7 @@ def _fashion_mnist(num_channels: int) -> ImageData:
         if folder.is_dir():
             return _idx_folder(folder, num_channels)
     raise ValueError(
-        f"Fashion-MNIST was looked for in {' and '.join(map(str, places))} and is in neither: install Debian's package "
+        f"Fashion-MNIST is neither in {' nor in '.join(map(str, places))}: install Debian's package "
         f"dataset-fashion-mnist, or name the folder of its four idx files with --data FOLDER"
     )
 
@@ -215,7 +215,7 @@ def _idx_part(folder: Path, prefix: str, num_channels: int) -> Images:
     classes = read_idx(_idx_file(folder, f"{prefix}-labels-idx1-ubyte"), 1)
     if len(pixels) != len(classes):
         raise ValueError(
-            f"{folder} has {len(pixels)} images and {len(classes)} labels of {prefix}; there must be as many"
+            f"{folder} has {len(pixels)} images and {len(classes)} labels of {prefix}; the numbers must be equal"
         )
     return _in_memory(pixels, classes, num_channels)
 
@@ -243,7 +243,7 @@ def _image_folder(folder: Path, num_channels: int) -> ImageData:
         raise ValueError(f"{train} has no folders: it should have one for each class")
     strange = sorted(path.name for path in test.iterdir() if path.is_dir() and path.name not in names)
     if strange:
-        raise ValueError(f"{test} has the class {strange[0]!r}, which {train} has not")
+        raise ValueError(f"{test} has the class {strange[0]!r}, which {train} does not have")
     return ImageData(*(_files(part, names, num_channels) for part in (train, test)), tuple(names))
 
 
