@@ -1,15 +1,16 @@
 """Every example runs, learns something in a few steps, and stays short."""
 
+import re
 import runpy
 from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES, BENCHMARKS = (Path(__file__).parents[1] / name for name in ("examples", "benchmarks"))
 
 
-def main_of(name):
-    return runpy.run_path(str(EXAMPLES / f"{name}.py"))["main"]
+def main_of(name, folder=EXAMPLES):
+    return runpy.run_path(str(folder / f"{name}.py"))["main"]
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
@@ -64,3 +65,18 @@ def test_mamba2(capsys):
 def test_influence_draws(tmp_path):
     main_of("influence")(tmp_path)
     assert (tmp_path / "influence.png").stat().st_size > 10_000
+
+
+def test_reachability_in_pyg(capsys):
+    found = main_of("reachability_pyg", BENCHMARKS)(seeds=1, epochs=8, count=256, tests=40)
+    assert found["ChimeraConv"] > max(found["GCNConv"], found["GATv2Conv"]) + 0.2
+    sizes = [int(size.replace(",", "")) for size in re.findall(r": ([\d,]+) parameters", capsys.readouterr().out)]
+    assert max(sizes) / min(sizes) < 1.03
+
+
+def test_mazes_in_transformers(capsys):
+    pytest.importorskip("accelerate")
+    main_of("mazes_transformers", BENCHMARKS)(mazes=64, tests=20)
+    sizes = [int(size.replace(",", "")) for size in re.findall(r": ([\d,]+) parameters", capsys.readouterr().out)]
+    assert len(sizes) == 2
+    assert max(sizes) / min(sizes) < 1.03

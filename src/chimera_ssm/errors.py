@@ -11,7 +11,7 @@ class TopologyError(ValueError):
 
 
 _EXTRA_OF = {
-    **dict.fromkeys(("torch_geometric", "rdkit", "ogb", "skimage"), "graph"),
+    **dict.fromkeys(("torch_geometric", "rdkit", "ogb", "skimage", "tabulate"), "graph"),
     **dict.fromkeys(("transformers", "tokenizers", "datasets", "safetensors"), "hf"),
     **dict.fromkeys(("lightning", "filelock", "torchmetrics", "tensorboard", "rich", "matplotlib", "yaml"), "train"),
     **dict.fromkeys(("PIL", "sklearn", "scipy", "kornia"), "image"),

@@ -30,7 +30,7 @@ def pixels_of(image: Any, num_channels: int) -> Array:
                 f"divide them by the value of white"
             )
     elif image.mode == "I":
-        raise ValueError("its pixels are integers of 32 bits, of which none is known to be white; save it with 16 bits")
+        raise ValueError("its pixels are 32-bit integers, whose value for white is unknown; save it with 16 bits")
     else:
         pixels = np.array(image.convert("L" if num_channels == 1 else "RGB"))
         return pixels.reshape(*pixels.shape[:2], -1)

@@ -21,7 +21,7 @@ from chimera_ssm.errors import missing_extra
 from chimera_ssm.version import __version__
 
 COMMANDS = {
-    "demo": "train Chimera and a baseline on three bundled data sets, and draw the influence between nodes",
+    "demo": "train Chimera and baselines on mazes, words and molecules, and draw the influence between nodes",
     "list": "list recipes and models",
     "train": "train a recipe, or resume a run",
     "eval": "evaluate a run on its test data, or on other data",
@@ -31,6 +31,25 @@ COMMANDS = {
     "show": "draw the influence between pixels, words or atoms in a trained model, or draw a topology",
     "reproduce": "train and compare the models of a table of the paper, or of another study",
     "bench": "measure speed and memory against attention and other baselines",
+}
+
+#: Options that other programs have, and what they are called here.
+_SYNONYMS = {
+    "--learning-rate": "--lr",
+    "--num-epochs": "--epochs",
+    "--num-train-epochs": "--epochs",
+    "--max-steps": "--steps",
+    "--output": "--out",
+    "--output-dir": "--out",
+    "--dataset": "--data",
+    "--data-dir": "--data",
+    "--width": "--hidden-size",
+    "--dim": "--hidden-size",
+    "--num-layers": "--num-hidden-layers",
+    "--layers": "--num-hidden-layers",
+    "--depth": "--num-hidden-layers",
+    "--heads": "--num-heads",
+    "--per-device-train-batch-size": "--batch-size",
 }
 
 
@@ -71,7 +90,8 @@ class _CommandParser(argparse.ArgumentParser):
 
     def _unknown_option(self, option: str) -> str:
         known = [name for action in self._actions for name in action.option_strings]
-        near = get_close_matches(option, known, n=1, cutoff=0.7)
+        near = [name for name in (_SYNONYMS.get(option.replace("_", "-")),) if name in known]
+        near = near or get_close_matches(option, known, n=1, cutoff=0.7)
         return f"unknown option {option}" + (f", did you mean {near[0]}?" if near else "")
 
 

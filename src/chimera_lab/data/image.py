@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from chimera_lab.data.cache import cache_folder
-from chimera_lab.data.image_files import SUFFIXES, as_tensor, read_idx, read_image
+from chimera_lab.data.image_files import SUFFIXES, as_tensor, open_image, read_idx, read_image
 from chimera_lab.data.mazes import NAMES, mazes
 from chimera_lab.data.pathfinder import pathfinder
 from chimera_lab.data.samples import Samples, split
@@ -20,6 +21,8 @@ from chimera_lab.data.samples import Samples, split
 FASHION_LABELS = (
     "T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot",
 )  # fmt: skip
+#: Images of a folder that are looked at for colours, and the beginnings of Pillow's names of modes without them.
+_LOOKED_AT, _GREY = 20, ("1", "L", "I", "F")
 FASHION_PACKAGE = "/usr/share/datasets/fashion-mnist"  # Debian's
 
 
@@ -111,6 +114,18 @@ def _load(data: str, num_channels: int) -> ImageData:
     return _image_folder(folder, num_channels)
 
 
+def count_channels(folder: Path) -> int | None:
+    """The channels that the pictures of a folder need, 1 if the first ones are grey; ``None`` if there are none."""
+    if any(folder.glob("train-images*idx3-ubyte*")):
+        return 1
+    paths = (path for path in folder.glob("train/*/*") if path.suffix.lower() in SUFFIXES)
+    modes = []
+    for path in islice(paths, _LOOKED_AT):
+        with open_image(path) as image:
+            modes.append(image.mode)
+    return (1 if all(mode.startswith(_GREY) for mode in modes) else 3) if modes else None
+
+
 class _Renumbered(Samples):
     """Images whose classes have other numbers."""
 
@@ -183,7 +198,7 @@ def _fashion_mnist(num_channels: int) -> ImageData:
         if folder.is_dir():
             return _idx_folder(folder, num_channels)
     raise ValueError(
-        f"Fashion-MNIST was looked for in {' and '.join(map(str, places))} and is in neither: install Debian's package "
+        f"Fashion-MNIST is neither in {' nor in '.join(map(str, places))}: install Debian's package "
         f"dataset-fashion-mnist, or name the folder of its four idx files with --data FOLDER"
     )
 
@@ -200,7 +215,7 @@ def _idx_part(folder: Path, prefix: str, num_channels: int) -> Images:
     classes = read_idx(_idx_file(folder, f"{prefix}-labels-idx1-ubyte"), 1)
     if len(pixels) != len(classes):
         raise ValueError(
-            f"{folder} has {len(pixels)} images and {len(classes)} labels of {prefix}; there must be as many"
+            f"{folder} has {len(pixels)} images and {len(classes)} labels of {prefix}; the numbers must be equal"
         )
     return _in_memory(pixels, classes, num_channels)
 
@@ -228,7 +243,7 @@ def _image_folder(folder: Path, num_channels: int) -> ImageData:
         raise ValueError(f"{train} has no folders: it should have one for each class")
     strange = sorted(path.name for path in test.iterdir() if path.is_dir() and path.name not in names)
     if strange:
-        raise ValueError(f"{test} has the class {strange[0]!r}, which {train} has not")
+        raise ValueError(f"{test} has the class {strange[0]!r}, which {train} does not have")
     return ImageData(*(_files(part, names, num_channels) for part in (train, test)), tuple(names))
 
 

@@ -34,7 +34,7 @@ def open_image(path: str | Path) -> Generator[Any]:
         raise ValueError(f"there is no image {path}") from error
     except Exception as error:  # a damaged file may raise anything
         unknown = isinstance(error, Image.UnidentifiedImageError)
-        why = "it is of no kind that Pillow knows" if unknown else reason(error)
+        why = "Pillow does not know its format" if unknown else reason(error)
         raise ValueError(f"cannot read the image {path}: {why}; remove or replace it") from error
 
 

@@ -62,7 +62,7 @@ def _part(folder: Path, name: str, masked: bool, classes: list[str], segments: i
 def _with_classes(part: Path, classes: list[str]) -> list[tuple[Path, int]]:
     strange = sorted(path.name for path in part.iterdir() if path.is_dir() and path.name not in classes)
     if strange:
-        raise ValueError(f"{part} has the class {strange[0]!r}, which the training part has not")
+        raise ValueError(f"{part} has the class {strange[0]!r}, which the training part does not have")
     return [(path, label) for label, name in enumerate(classes) for path in _images(part / name)]
 
 

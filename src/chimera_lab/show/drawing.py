@@ -30,7 +30,8 @@ def draw_molecule(x: Array, edges: Array, bonds: Array) -> tuple[list[str], dict
         rdDepictor.Compute2DCoords(drawn)
     places = drawn.GetConformer().GetPositions()[:, :2] * (1, -1)
     drawing = _drawing(places, [(a, b, (1, 2, 3, 1.5, 1)[min(kind, 4)]) for a, b, kind in links], False)
-    return [f"{symbol}{k}" for k, symbol in enumerate(symbols)], drawing | {"symbols": symbols}
+    labels = [f"{symbol}{k}" for k, symbol in enumerate(symbols)]
+    return labels, drawing | {"symbols": labels}
 
 
 def draw_graph(num_nodes: int, edges: Array, places: Array | None = None) -> dict[str, Any]:

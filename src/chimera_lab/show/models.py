@@ -42,6 +42,6 @@ def show_model(trained: Trained, given: str | None, node: str | None, layer: int
 
 
 def _shares(model: Any, inputs: dict[str, Any]) -> str:
-    """The magnitude of the mixed term in each layer, as a sentence."""
+    """The magnitude of the resolvent's output in each layer, as a sentence."""
     shares = ", ".join(f"{share:.2f}" for share in resolvent_share(model, **inputs))
-    return f"Magnitude of the mixed term relative to the skip connection, layer by layer: {shares}."
+    return f"Output of the resolvent, relative to the direct connection around it, layer by layer: {shares}."

@@ -11,9 +11,12 @@ from chimera_lab.show.view import View, span
 from chimera_lab.training.files import to_json
 
 LEGEND = (
-    "Point at a node, tap it, or use the arrow keys: the colours show the influence of all nodes on it, on a "
-    "logarithmic scale. This is a row of the resolvent (I − A)⁻¹, which sums influence over all paths of the "
-    "topology; B and C, which depend on the contents of the nodes, are not included."
+    "Point at a node (a word, a pixel, an atom), tap it, or use the arrow keys: the colours show the influence of all "
+    "nodes on it, on one logarithmic scale for all layers and heads. The influence is a row of the resolvent "
+    "(I − A)⁻¹, which sums the weights of all paths from a node to this one; B and C, which depend on the contents of "
+    "the nodes, are not included. The influence of a node on itself is 1 for the path without edges, plus the weights "
+    "of all paths that return to it; a layer with several directions adds theirs, so that a word, read in two "
+    "directions, has 2.00. Layers, heads, rows, columns and atoms are counted from 0."
 )
 
 

@@ -27,7 +27,7 @@ def draw(view: View, path: Path) -> None:
     shades = _Shades(np.maximum(view.row, low), LogNorm(low, high))
     figure = {"image": _image, "words": _words, "graph": _graph}[view.scene.kind](view, shades)
     chosen = (f"{name} {choices[k]}" for (name, choices), k in zip(view.menus, view.chosen, strict=True) if name)
-    title = f"{view.scene.title}: influence on {view.scene.node} {view.scene.labels[view.node]} ({', '.join(chosen)})"
+    title = f"{view.scene.title}: influence on {view.scene.name(view.node)} ({', '.join(chosen)})"
     figure.suptitle(literal("\n".join(filter(None, (title, view.scene.prediction)))), fontsize=10)
     figure.savefig(path, dpi=130)
 

@@ -26,7 +26,7 @@ def draw(shown: TopologyView, path: Path) -> None:
     drawing = shown.view.scene.drawing
     links(axes[0], places, drawing["links"], drawing["directed"])
     loops(axes[0], places, drawing["loops"])
-    texts = [text if text.isdigit() else f"{text}{k}" for k, text in enumerate(map(str, drawing["symbols"]))]
+    texts = list(map(str, drawing["symbols"]))
     _dots(axes[0], places, texts, "#f6f3fb", shown.view.scene.title)
     for k, dag in enumerate(drawn):
         levels = dag.levels.numpy()

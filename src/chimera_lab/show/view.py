@@ -40,6 +40,13 @@ class Scene:
     focus: int = 0
     prediction: str = ""
 
+    def name(self, node: int) -> str:
+        """A node in words; the patches of an image by row and column."""
+        label = self.labels[node]
+        return (
+            f"{self.node} (row {label.replace(',', ', column ')})" if self.kind == "image" else f"{self.node} {label}"
+        )
+
     def find(self, name: str | None) -> int:
         """The index of a node, given by number or label; the focus if omitted."""
         if name is None:

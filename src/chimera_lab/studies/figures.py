@@ -20,14 +20,18 @@ if TYPE_CHECKING:
 
 
 def against_distance(study: Study, results: Mapping[str, RowResult], folder: Path) -> Figure:
-    """The metric of each row over its evaluations, whose names begin with a number."""
+    """The metric of each row over its evaluations, whose names begin with a number.
+
+    Each line is narrower than the one below it, so that equal values hide none.
+    """
     figure, axes = _axes()
     titles = list(study.sections[0].evaluations)
-    for name, result in results.items():
+    for above, (name, result) in zip(reversed(range(len(results))), results.items(), strict=True):
         values = {title: known(result.figures[title][study.metric]) for title in titles}
         places = [int(title.split()[0]) for title in titles if values[title]]
         middle, spread = ([100 * f(v) for v in values.values() if v] for f in (mean, pstdev))
-        axes.errorbar(places, middle, spread, label=name, marker="o", markersize=4, capsize=2)
+        width = {"linewidth": 1 + 0.5 * above, "elinewidth": 1, "markersize": 3 + 0.5 * above}
+        axes.errorbar(places, middle, spread, label=name, marker="o", capsize=2, **width)
     axes.set(xlabel=" ".join(titles[0].split()[1:]), ylabel=f"{study.metric}, %", ylim=(0, 105))
     figure.legend(loc="outside right upper", fontsize="small")
     return figure

@@ -220,9 +220,10 @@ def _beside_the_paper(study: Study, section: Section, results: Results) -> str:
     orders = [sorted(ours, key=by.__getitem__, reverse=study.larger_is_better) for by in (theirs, ours)]
     pairs = [(a, b) for k, a in enumerate(orders[0]) for b in orders[0][k + 1 :] if theirs[a] != theirs[b]]
     kept = sum(ours[a] > ours[b] if study.larger_is_better else ours[a] < ours[b] for a, b in pairs)
+    metric = study.metric.replace("_ema", " of averaged weights")
     return (
-        f"By {study.metric}, the better first, the paper has {', '.join(orders[0])}; here {', '.join(orders[1])}: "
-        f"{kept} of {len(pairs)} pairs are in the paper's order, counting differences of any size."
+        f"By {metric}, the better first, the paper has {', '.join(orders[0])}; here {', '.join(orders[1])}: {kept} of "
+        f"{len(pairs)} pairs are in the paper's order, counting differences of any size."
     )
 
 

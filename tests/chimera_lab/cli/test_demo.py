@@ -3,18 +3,20 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import torch
 
 from chimera_lab import cli
 from chimera_lab.cli import demo
-from chimera_lab.cli.demo import comparisons, report, speed
+from chimera_lab.cli.demo import comparisons, maze, maze_picture, report, speed
 from chimera_lab.training.kinds import count_parameters
 from tests import browser
 
 SMALL = {"num_hidden_layers": 1, "state_size": 4, "num_heads": 2, "epochs": 1}
 TINY = {
     "words": SMALL | {"hidden_size": 32, "train_limit": 32},
-    "digits": SMALL | {"hidden_size": 32, "train_limit": 128},
+    "mazes": SMALL | {"hidden_size": 64, "train_limit": 64},
     "molecules": SMALL | {"hidden_size": 64, "train_limit": 64},
 }
 SPEEDS = [{"what": "a line", "against": "attention", "forward": 0.1, "backward": 2.5}]
@@ -23,22 +25,36 @@ SPEEDS = [{"what": "a line", "against": "attention", "forward": 0.1, "backward":
 @pytest.fixture
 def small(monkeypatch):
     made = tuple(replace(c, changes={**c.changes, **TINY[c.name]}) for c in comparisons.COMPARISONS)
+    for name in ("_CANDIDATES", "_CHOOSING", "_MEASURING"):
+        monkeypatch.setattr(maze, name, 5)
     for module in (comparisons, report):
         monkeypatch.setattr(module, "COMPARISONS", made)
     monkeypatch.setattr(speed, "measure_once", lambda path: SPEEDS)
     return made
 
 
-def test_the_better_of_each_comparison_stands_out():
-    figures = {"words": (0.4, 0.2), "digits": (0.9, 0.95), "molecules": (7.0, 6.0)}  # shares, and an error
-    runs = {
-        c.name: {
-            name: SimpleNamespace(result={"metrics": {c.metric: figure}})
-            for name, figure in zip((comparisons.OURS, c.baseline), figures[c.name], strict=True)
-        }
-        for c in comparisons.COMPARISONS
-    }
-    assert report.winners(runs) == {0, 3, 5}
+def test_the_best_of_each_comparison_stands_out():
+    figures = {"mazes": (0.9, 0.7), "words": (0.4, 0.4), "molecules": (7.0, 6.0)}  # two shares and an error
+    found = []
+    for c in comparisons.COMPARISONS:
+        runs = {str(k): SimpleNamespace(result={"metrics": {c.metric: f}}) for k, f in enumerate(figures[c.name])}
+        found.append(report.best(c, runs))
+    assert found == [{0}, {0, 1}, {1}]
+
+
+def test_influence_that_follows_paths_separates_the_cells():
+    free = np.array([1, 1, 0, 1, 0, 1, 0, 0, 0], bool)
+    three = maze.Maze(0, torch.zeros(3, 3, 3), free, (0, 1), np.array([1, 1, 0, 1, 0, 0, 0, 0, 0], bool))
+    assert maze.separation(np.array([9, 3, 0, 2, 0, 1, 0, 0, 0]), three) == 1
+    assert maze.separation(np.array([9, 0, 0, 0, 0, 0, 0, 0, 0]), three) == 0.5
+    assert maze.separation(np.array([9, 1, 0, 3, 0, 2, 0, 0, 0]), three) == 0.5
+    assert maze.separation(np.array([9, 1, 0, 1, 0, 2, 0, 0, 0]), three) == 0
+    assert three.connected
+    one = maze.Maze(1, three.pixels, free, (0, 1), free)
+    assert maze.separation(np.arange(9.0), one) is None
+    picture = maze_picture.figure(three, [maze.Panel("a", 0, 0, np.full(9, 1 / 9), 0.5, "")])
+    assert picture.count("data-share") == 9
+    assert picture.count('class="ring"') == 2
 
 
 def test_the_demo_from_interruption_to_report(small, tmp_path, capsys, monkeypatch):
@@ -64,13 +80,18 @@ def test_the_demo_from_interruption_to_report(small, tmp_path, capsys, monkeypat
     assert printed.count("trained already") == 2
     assert "ChimeraForMaskedLM.from_pretrained" in printed
     assert f'chimera show {out / "words" / "chimera"} "return a copy of the [MASK]' in printed
+    for name in ("mazes/no-paths", "words/bert", "molecules/gps"):
+        assert (out / name / "result.json").exists()
     for run in (folder for folder in done if folder is not None):
         assert (run / "model" / "model.safetensors").exists()
     page = (out / "report.html").read_text(encoding="utf-8")
-    for words in ("BERT", "ViT", "GPS", "0.1 (1/10.0)", "2.50", "ChimeraForGraphs.from_pretrained"):
+    for words in ("BERT", "ViT", "GPS", "L = I", "0.1 (1/10.0)", "2.50", "ChimeraForGraphs.from_pretrained"):
         assert words in page
     assert page.count('class="map"') == page.count('class="chart"') == 3
     assert page.count('class="bold"') >= 3
+    assert page.count("data-share=") == 400  # four pictures of a maze of 10 × 10 cells
+    for true in ("true word", "63.6 Å²", "True answer: "):
+        assert true in page
     _check_in_a_browser(out / "report.html", tmp_path / "profile")
     _show(out, tmp_path, capsys)
     monkeypatch.setattr(comparisons, "COMPARISONS", (replace(small[0], changes={**small[0].changes, "epochs": 2}),))
@@ -85,8 +106,10 @@ def _check_in_a_browser(path, profile):
     try:
         window.open(path)
         assert window.run("document.documentElement.scrollWidth <= innerWidth")
-        window.point(".pixels:nth-of-type(2) [data-node='9']")
-        assert window.run("document.querySelectorAll('.status')[1].textContent").startswith("Influence on pixel 1,1: ")
+        assert window.run("document.querySelector('[data-share]').getAttribute('fill')").startswith("rgb(")
+        window.point(".pixels:nth-of-type(2) [data-node='11']")
+        status = window.run("document.querySelector('.status').textContent")
+        assert status.startswith("Influence on pixel (row 1, column 1): ")
         assert window.troubles == []
     finally:
         window.close()
@@ -94,12 +117,12 @@ def _check_in_a_browser(path, profile):
 
 def _show(out, folder, capsys):
     """`chimera show` on the demo's runs: test samples by number, and the files asked for."""
-    for name, given in (("words", "3"), ("digits", "7"), ("molecules", "2")):
+    for name, given in (("words", "3"), ("mazes", "7"), ("molecules", "2")):
         argv = ["show", str(out / name / "chimera"), given, "--out", str(folder / name), "--layer", "0"]
         assert cli.main(argv) == 0
         assert f"wrote {folder / name}.html" in capsys.readouterr().out
         assert (folder / f"{name}.png").stat().st_size > 5_000
-    assert cli.main(["show", str(out / "digits" / "vit"), "--out", str(folder / "x.png")]) == 2
+    assert cli.main(["show", str(out / "mazes" / "vit"), "--out", str(folder / "x.png")]) == 2
     assert "only Chimera's models" in capsys.readouterr().err
 
 
@@ -137,15 +160,16 @@ def test_a_topology_is_shown_in_the_form_asked_for(capsys, tmp_path):
 def test_baselines_have_as_many_parameters():
     for comparison in comparisons.COMPARISONS:
         sizes = [count_parameters(recipe) for recipe in comparison.recipes().values()]
-        assert abs(sizes[1] / sizes[0] - 1) < 0.03, comparison.name
+        assert sizes[1] == sizes[0]
+        assert abs(sizes[2] / sizes[0] - 1) < 0.03, comparison.name
 
 
 def test_speeds_are_measured_once(tmp_path, monkeypatch):
     from chimera_lab.cli.bench import measure
 
-    monkeypatch.setattr(speed, "CASES", ("small",))
+    monkeypatch.setattr(speed, "CASES", {"small": "a short line"})
     found = speed.measure_once(tmp_path / "speed.json")
-    assert found[0]["what"].startswith("line of 64")
+    assert found[0]["what"] == "a short line"
     assert found[0]["forward"] > 0
     monkeypatch.setattr(measure, "measure", None)
     assert speed.measure_once(tmp_path / "speed.json") == found

@@ -121,6 +121,8 @@ def test_bad_texts_are_one_line(name, content, options, message, capsys, tmp_pat
     ("options", "message"),
     [
         (["--lrr", "1"], "unknown option --lrr, did you mean --lr?"),
+        (["--learning-rate", "1"], "unknown option --learning-rate, did you mean --lr?"),
+        (["--num_train_epochs=3"], "unknown option --num_train_epochs, did you mean --epochs?"),
         (["--hidden_sise=3"], "unknown option --hidden_sise, did you mean --hidden_size?"),
         (["--epoch", "3"], "unknown option --epoch, did you mean --epochs?"),
         (["--lr", "fast"], "lr must be a finite number, found 'fast'"),
@@ -155,7 +157,7 @@ def test_list_shows_recipes_models_and_settings(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     assert cli.main(["list"]) == 0
     out = capsys.readouterr().out
-    for words in ("image/digits", "image/imagenet", "laptop", "paper", "chimera_image_base"):
+    for words in ("image/digits", "image/imagenet", "laptop", "paper", "chimera_image_base", "89.4M", "6.9k"):
         assert words in out
     assert cli.main(["list", "image/imagenet", "--scale", "paper"]) == 0
     out = capsys.readouterr().out

@@ -161,7 +161,7 @@ def test_bad_folders(tmp_path, china):
     refused("there are no images in .*train")
     save(china, tmp_path / "data" / "train" / "a" / "1.png")
     (tmp_path / "data" / "val" / "b").mkdir()
-    refused("val has the class 'b', which the training part has not")
+    refused("val has the class 'b', which the training part does not have")
     (tmp_path / "data" / "val" / "b").rmdir()
     (tmp_path / "data" / "train" / "a" / "2.png").write_text("no image")
     (tmp_path / "data" / "val" / "a").mkdir()

@@ -54,11 +54,11 @@ def status(window, map_):
 
 def test_maps_answer_to_pointer_click_and_keys(chromium, path):
     chromium.open(path)
-    assert status(chromium, 0).startswith("Influence on patch 2,2: itself")
+    assert status(chromium, 0).startswith("Influence on patch (row 2, column 2): itself")
     chromium.point(".pixels:nth-of-type(2) [data-node='5']")
-    assert status(chromium, 0).startswith("Influence on patch 1,1: ")
+    assert status(chromium, 0).startswith("Influence on patch (row 1, column 1): ")
     chromium.point(".words [data-node='1']")  # elsewhere: the first map returns to its own
-    assert status(chromium, 0).startswith("Influence on patch 2,2: ")
+    assert status(chromium, 0).startswith("Influence on patch (row 2, column 2): ")
     assert status(chromium, 1).startswith("Influence on word “return”: ")
     chromium.point(".words [data-node='4']", click=True)
     chromium.point("h1, svg.chart")
@@ -69,7 +69,7 @@ def test_maps_answer_to_pointer_click_and_keys(chromium, path):
     chromium.run("document.querySelectorAll('.drawing')[0].focus()")
     chromium.press("ArrowUp")
     chromium.press("ArrowLeft")
-    assert status(chromium, 0).startswith("Influence on patch 1,1: ")
+    assert status(chromium, 0).startswith("Influence on patch (row 1, column 1): ")
     chromium.point(".atoms [data-node='5']")
     assert status(chromium, 2).startswith("Influence on atom N5: ")
     assert chromium.run("document.querySelectorAll('.atoms .chosen').length") == 1

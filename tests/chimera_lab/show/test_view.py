@@ -29,7 +29,7 @@ def test_rows_of_an_image_are_those_of_the_model(saved):
     rows = chimera.influence(trained.model, 6, **scene(trained, str(saved / "one.png"))[1])
     np.testing.assert_allclose(found.row, rows[2][0].mean(0), rtol=1e-5)
     np.testing.assert_allclose(found.planes[0, 2, 6], torch.stack(rows)[:, 0, 1].mean(0), rtol=1e-5)
-    assert found.note.startswith("Magnitude of the mixed term relative to the skip connection, layer by layer: ")
+    assert found.note.startswith("Output of the resolvent, relative to the direct connection around it, ")
 
 
 def test_a_sentence_begins_at_its_mask(saved):
@@ -49,7 +49,7 @@ def test_words_in_parts_are_joined(saved):
 
 def test_a_molecule_has_symbols_strokes_and_all_its_bonds(saved):
     found = show_model(load(saved / "graph"), SMILES, "N5", None, None)
-    assert found.scene.drawing["symbols"] == list("OCCCCNCC")
+    assert found.scene.drawing["symbols"] == [f"{symbol}{k}" for k, symbol in enumerate("OCCCCNCC")]
     assert len(found.scene.drawing["links"]) == 8
     assert sorted({strokes for *_, strokes in found.scene.drawing["links"]}) == [1, 1.5]
     assert (found.row > 0).all()

@@ -1,4 +1,4 @@
-"""`chimera demo`: one model on three topologies, each beside a standard baseline, and a report."""
+"""`chimera demo`: one layer on three topologies, beside the same network without paths and a standard model."""
 
 from __future__ import annotations
 

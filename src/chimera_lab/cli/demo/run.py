@@ -1,4 +1,4 @@
-"""Train the demo's six models, measure the speed of the mixers, and write the report."""
+"""Train the demo's nine models, measure the speed of the mixers, and write the report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from chimera_lab.training.stopping import Interrupted
 
 
 def run(args: argparse.Namespace) -> None:
-    """Six trainings, a few measurements of speed, and the report; finished parts are not repeated."""
+    """Nine trainings, a few measurements of speed, and the report; finished parts are not repeated."""
     with held(args.out):
         _run(args.out)
 
@@ -29,11 +29,11 @@ def _run(out: Path) -> None:
     path = out / "report.html"
     path.write_text(report.html(runs, speeds), encoding="utf-8")
     rich.print(report.terminal(runs))
-    print(f"report, with maps of the influence between words, pixels and atoms: {path}")
+    print(f"report, with a maze and maps of the influence between pixels, words and atoms: {path}")
     for comparison in comparisons.COMPARISONS:
-        print(f"model: {report.loading_code(runs[comparison.name][comparisons.OURS])}")
-    first = comparisons.COMPARISONS[0]
-    print(f'maps of other inputs: chimera show {runs[first.name][comparisons.OURS].folder} "{first.example}"')
+        ours = runs[comparison.name][comparisons.OURS]
+        print(f"model: {report.loading_code(ours)}")
+        print(f"maps of other inputs: {report.show_command(comparison, ours)}")
 
 
 def _train_all(out: Path) -> dict[str, dict[str, Run]]:
@@ -42,7 +42,7 @@ def _train_all(out: Path) -> dict[str, dict[str, Run]]:
     runs: dict[str, dict[str, Run]] = {c.name: {} for c in comparisons.COMPARISONS}
     for k, (comparison, name, recipe) in enumerate(planned, 1):
         print(f"[{k}/{len(planned)}] {comparison.title}: {name}", flush=True)
-        folder = out / comparison.name / name.lower()
+        folder = out / comparison.name / comparisons.folder_name(name)
         runs[comparison.name][name] = _trained(comparison.recipe, recipe, folder)
     return runs
 

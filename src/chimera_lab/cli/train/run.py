@@ -13,6 +13,7 @@ from typing import Any
 from chimera_lab.cli.options import chosen_recipe, containing_run, given_settings
 from chimera_lab.training import fit
 from chimera_lab.training.lock import held, is_first_process
+from chimera_lab.training.own_data import fit_to_data
 from chimera_lab.training.progress import format_metrics
 from chimera_lab.training.recipe import RuntimeConfig
 from chimera_lab.training.run import Run, new_folder, open_run
@@ -43,7 +44,12 @@ def run(args: argparse.Namespace) -> None:
 def _new_run(args: argparse.Namespace) -> Generator[tuple[Run, None]]:
     """A new run in its folder, which other processes cannot use at the same time."""
     chosen = chosen_recipe(args)
-    recipe = replace(chosen.recipe, **given_settings(args, chosen.recipe))
+    given = given_settings(args, chosen.recipe)
+    recipe = replace(chosen.recipe, **given)
+    if recipe.data != chosen.recipe.data:
+        recipe, changes = fit_to_data(recipe, given)
+        if changes and is_first_process():
+            print(f"fitted to your data: {', '.join(f'{name} {value}' for name, value in changes.items())}")
     machine = replace(RuntimeConfig(), **given_settings(args, RuntimeConfig()))
     if args.out is None and _FOLDER_VARIABLE not in os.environ and _launched_together() > 1:
         raise ValueError(
@@ -88,3 +94,8 @@ def _print_result(run: Run, result: dict[str, Any]) -> None:
     print(f"{result['evaluated_on']}: {format_metrics(result['metrics'])}  ({cost})")
     print(f"model ({weights[result['model']]}): {run.model}")
     print(f"curves: {run.folder / 'curves.png'}")
+    if smoothing := getattr(run.recipe, "label_smoothing", 0.0):
+        other = result["evaluated_on"].split()[0]
+        print(
+            f"label smoothing of {smoothing:g} is part of the train loss, not of the {other} loss, which may be smaller"
+        )

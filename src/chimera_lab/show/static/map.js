@@ -89,11 +89,12 @@ function drawGraph(box, map) {
   for (const [a, b, strokes] of links) drawLink(lines, places[a], places[b], strokes, radius, directed);
   const middle = [0, 1].map(axis => places.reduce((sum, place) => sum + place[axis], 0) / places.length);
   for (const k of loops) drawLoop(lines, places[k], middle, radius);
-  const atoms = make(svg, "g", { class: "atoms", "stroke-width": unit * 0.04, "font-size": radius * 1.05 });
+  const atoms = make(svg, "g", { class: "atoms", "stroke-width": unit * 0.04 });
   const nodes = places.map(([x, y], k) => {
     const node = make(atoms, "g", { "data-node": k });
     make(node, "circle", { cx: x, cy: y, r: radius });
-    make(node, "text", { x, y }, symbols[k]);
+    const label = symbols[k], size = Math.min(1.05, 2.6 / label.length);
+    make(node, "text", { x, y, "font-size": radius * size }, label);
     return node;
   });
   return {
@@ -174,6 +175,8 @@ function open(figure) {
   const legend = make(figure, "div", { class: "legend" });
   const ends = [make(legend, "span"), make(legend, "i"), make(legend, "span")];
   const status = make(figure, "p", { class: "status", "aria-live": "polite" });
+  const name = k => map.kind === "words" ? `“${map.labels[k]}”`
+    : map.kind === "image" ? `(row ${map.labels[k].replace(",", ", column ")})` : map.labels[k];
   let pinned = map.first;
   const choose = (node, pin) => { if (pin) pinned = available(node); show(available(node)); };
   const paintMatrix = map.matrix ? drawMatrix(box, map, choose) : null;
@@ -191,13 +194,11 @@ function open(figure) {
 
   function show(node) {
     const codes = plane(), at = map.nodes.indexOf(node), row = codes.subarray(at * T, (at + 1) * T);
-    const [low, high] = codes.reduce(([a, b], code) => [code ? Math.min(a, code) : a, Math.max(b, code)], [255, 1]);
-    const share = code => Math.max(0, code - low) / Math.max(1, high - low); // the colours span the values of this layer and head
+    const share = code => Math.max(0, code - 1) / 254; // one scale for all layers and heads
     drawing.paint(Array.from(row, share), node);
     if (paintMatrix) paintMatrix(Array.from(codes, share), node);
-    ends[0].textContent = `≤ ${short(value(low))}`;
-    ends[2].textContent = short(value(high));
-    const name = k => map.kind === "words" ? `“${map.labels[k]}”` : map.labels[k];
+    ends[0].textContent = `≤ ${short(map.low)}`;
+    ends[2].textContent = short(map.high);
     const strongest = [...row.keys()].filter(k => k !== node && row[k]).sort((a, b) => row[b] - row[a] || a - b).slice(0, 4);
     const list = strongest.map(k => `${name(k)} ${short(value(row[k]))}`).join(", ");
     status.textContent = `Influence on ${map.node} ${name(node)}: itself ${short(value(row[node]))}`
@@ -234,5 +235,14 @@ function next(map, places, from, [dx, dy]) {
   return best;
 }
 
+// Pictures that do not change: elements with a share of the scale.
+
+function paintShares() {
+  for (const element of document.querySelectorAll("[data-share]"))
+    element.setAttribute("fill", css(colour(+element.dataset.share)));
+}
+
 readRamp();
 document.querySelectorAll("figure.map").forEach(open);
+paintShares();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readRamp(); paintShares(); });
