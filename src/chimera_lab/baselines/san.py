@@ -81,8 +81,9 @@ class FullAttention(nn.Module):
         relation = self.relation if self.edge is None or edge is None else self.relation + self.edge(edge)
         score = (self.query(x)[target] * self.key(x)[source] * relation).unflatten(1, (self.heads, -1)).sum(-1)
         weight = (score * value.shape[-1] ** -0.5).clamp(-5, 5).exp()
-        total = torch.zeros_like(value).index_add(0, target, weight.unsqueeze(-1) * value[source])
-        return total, value.new_zeros(value.shape[:2]).index_add(0, target, weight)
+        weighted = weight.unsqueeze(-1) * value[source]  # with autocast not of the type of value
+        total = weighted.new_zeros(value.shape).index_add(0, target, weighted)
+        return total, weight.new_zeros(value.shape[:2]).index_add(0, target, weight)
 
     def _far(self, x: Tensor, value: Tensor, structure: GraphStructure) -> tuple[Tensor, Tensor]:
         """The same sums over pairs without an edge, on graphs padded to the largest."""

@@ -35,9 +35,8 @@ def attend(score: Tensor, value: Tensor, pairs: Tensor, targets: int) -> Tensor:
     )
     weight = (score - highest[target]).exp()
     total = weight.new_zeros(highest.shape).index_add(0, target, weight)
-    weight = weight / total[target]
-    y = value.new_zeros(targets, *value.shape[1:]).index_add(0, target, weight.unsqueeze(-1) * value[source])
-    return y.flatten(1)
+    weighted = (weight / total[target]).unsqueeze(-1) * value[source]
+    return weighted.new_zeros(targets, *value.shape[1:]).index_add(0, target, weighted).flatten(1)
 
 
 class ExphormerAttention(nn.Module):

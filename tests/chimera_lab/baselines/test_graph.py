@@ -118,6 +118,15 @@ def test_a_saved_model_gives_equal_outputs(name, tmp_path):
     assert torch.equal(twin.eval()(*molecules()).logits, model(*molecules()).logits)
 
 
+@ALL
+def test_autocast(name):
+    model = build(name).float().train()
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = model(*molecules(), labels=torch.ones(4, 3)).loss
+    loss.backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
 @pytest.mark.slow
 @ALL
 def test_gradient_checkpointing_changes_nothing(name):
