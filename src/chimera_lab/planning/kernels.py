@@ -11,7 +11,8 @@ import torch
 from chimera_ssm.gpu.launch import Launch, recorded_launches
 from chimera_ssm.gpu.resources import TARGETS, resources_of
 from chimera_ssm.ops.scan import triton as scan
-from chimera_ssm.topology import Line
+from chimera_ssm.ops.sweep import triton as sweep
+from chimera_ssm.topology import Grid, Line
 
 
 class Case(NamedTuple):
@@ -22,25 +23,43 @@ class Case(NamedTuple):
         P: channels of a head.
         dtype: of V, B and C.
         precision: `torch.set_float32_matmul_precision`.
+        shape: of a grid; a line if empty.
     """
 
     N: int
     P: int
     dtype: torch.dtype
     precision: str
+    shape: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         name = {"high": "tf32", "highest": "float32"}[self.precision]
-        return f"N {self.N}, P {self.P}, {'bfloat16' if self.dtype == torch.bfloat16 else name}"
+        grid = "×".join(map(str, self.shape)) + ", " if self.shape else ""
+        return f"{grid}N {self.N}, P {self.P}, {'bfloat16' if self.dtype == torch.bfloat16 else name}"
 
 
-CASES = (
+LINES = (
     Case(64, 64, torch.bfloat16, "high"),
     Case(128, 64, torch.bfloat16, "high"),
     Case(64, 64, torch.float32, "high"),
     Case(128, 128, torch.float32, "high"),
     Case(64, 64, torch.float32, "highest"),
 )
+GRIDS = (
+    Case(96, 64, torch.bfloat16, "high", (14, 14)),
+    Case(96, 64, torch.float32, "high", (14, 14)),
+    Case(96, 64, torch.float32, "highest", (14, 14)),
+    Case(64, 64, torch.bfloat16, "high", (32, 32)),
+    Case(64, 64, torch.float32, "highest", (32, 32)),
+    Case(64, 64, torch.bfloat16, "high", (64, 64)),
+    Case(64, 64, torch.float32, "high", (64, 64)),
+)
+CASES = LINES + GRIDS
+
+
+def launches_of(case: Case) -> tuple[list[Launch], list[Launch]]:
+    """The launches of a mix, forward and backward."""
+    return launches_of_grids(case) if case.shape else launches_of_lines(case)
 
 
 def launches_of_lines(case: Case, T: int = 4096, H: int = 12) -> tuple[list[Launch], list[Launch]]:
@@ -58,11 +77,26 @@ def launches_of_lines(case: Case, T: int = 4096, H: int = 12) -> tuple[list[Laun
     return forward, backward
 
 
+def launches_of_grids(case: Case, Z: int = 4, H: int = 12) -> tuple[list[Launch], list[Launch]]:
+    """The launches of a mix on a grid from its four corners, forward and backward."""
+    device, dags = torch.device("meta"), Grid(case.shape).dags()
+    T, E, D = dags[0].num_nodes, dags[0].num_edges, len(dags)
+    weight, scale = (torch.empty(D, Z, H, n, device=device) for n in (E, T))
+    keys = torch.empty(D, Z, 1, T, case.N, device=device, dtype=case.dtype)
+    V = torch.empty(Z, H, T, case.P, device=device, dtype=case.dtype)
+    given = V, weight, scale, keys, keys, *sweep.directions(list(dags))
+    with _precision(case.precision), recorded_launches() as forward:
+        sweep.grid_forward(*given)
+    with _precision(case.precision), recorded_launches() as backward:
+        sweep.grid_backward(V, *given)
+    return forward, backward
+
+
 def kernel_table() -> str:
     """Registers, stack and shared memory of each kernel in each case on each GPU, as a table in Markdown."""
     lines = [f"| kernel | case | {' | '.join(TARGETS)} |", "|---|---|" + "---|" * len(TARGETS)]
     for case in CASES:
-        forward, backward = launches_of_lines(case)
+        forward, backward = launches_of(case)
         for kernel, launch in {launch.kernel: launch for launch in forward + backward}.items():
             needs = [", ".join(map(str, resources_of(launch, target))) for target in TARGETS]
             lines.append(f"| `{kernel.__name__}` | {case} | {' | '.join(needs)} |")

@@ -24,7 +24,7 @@ def can_use_triton(*tensors: Tensor | None) -> bool:
     device = "cpu" if is_interpreted() else "cuda"
     return (
         all(x is None or (x.device.type == device and x.dtype in DTYPES) for x in tensors)
-        and _triton_is_installed()
+        and triton_is_installed()
         and not kernels_are_disabled()
     )
 
@@ -35,5 +35,6 @@ def is_interpreted() -> bool:
 
 
 @lru_cache(maxsize=1)
-def _triton_is_installed() -> bool:
+def triton_is_installed() -> bool:
+    """Whether Triton can be imported."""
     return find_spec("triton") is not None

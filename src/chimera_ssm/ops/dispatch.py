@@ -54,6 +54,7 @@ TABLE = {
     ("scan", "triton"): "chimera_ssm.ops.scan.triton",
     ("scan", "cpu"): "chimera_ssm.ops.scan.cpu",
     ("scan", "torch"): "chimera_ssm.ops.scan.torch",
+    ("sweep", "triton"): "chimera_ssm.ops.sweep.triton",
     ("sweep", "cpu"): "chimera_ssm.ops.sweep.cpu",
     ("sweep", "torch"): "chimera_ssm.ops.sweep.torch",
     ("tridiagonal", "cpu"): "chimera_ssm.ops.tridiagonal.cpu",

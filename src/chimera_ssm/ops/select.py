@@ -9,11 +9,13 @@
 | trees                            | `SparseLU` | no fill                                             |
 | other graphs, nnz(L+U) ≤ T²/2    | `SparseLU` | sparse LU                                           |
 | other graphs                     | `Dense`       | LU with pivoting; refused where T² would not fit    |
-| on CUDA: graphs and DAGs but     | `Dense`       | batched LU or triangular solves: few launches, where |
-| paths, at most 512 nodes a part  |               | the others have one for each level                  |
+| on CUDA: 2-D grids seen from one | `Sweep`       | Triton kernels, row by row                          |
+| corner, at most 64 × 64          |               |                                                     |
+| on CUDA: other graphs and DAGs   | `Dense`       | batched LU or triangular solves: few launches, where |
+| but paths, 512 nodes in a part   |               | the others have one for each level                  |
 
-The choice depends on the topology and the device alone, never on weights or timings, and is always exact. `SparseLU`
-does not pivot, but for heads whose weights need it: these are solved by dense LU.
+The choice depends on the topology, the device and whether Triton is installed, never on weights or timings, and is
+always exact. `SparseLU` does not pivot, but for heads whose weights need it: these are solved by dense LU.
 
 A mix goes through masks or states, whichever needs less work: masks ``2 Σ S² (P + D·N·G/H) + 4 Σ_d w_d S``
 multiplications per head, with parts of S nodes and w_d multiplications to solve for a column on topology d; states
@@ -28,11 +30,12 @@ from dataclasses import dataclass
 import torch
 
 from chimera_ssm.errors import TopologyError
+from chimera_ssm.gpu.availability import triton_is_installed
 from chimera_ssm.ops.contract import Solver
 from chimera_ssm.ops.dense import Dense
 from chimera_ssm.ops.sparse_lu.pivoting import MAX_ENTRIES
 from chimera_ssm.ops.sparse_lu.solver import SparseLU
-from chimera_ssm.ops.sweep.solver import Sweep
+from chimera_ssm.ops.sweep.solver import Sweep, is_small_grid
 from chimera_ssm.topology import Topology
 from chimera_ssm.topology.symbolic_lu import TooMuchFill
 
@@ -110,7 +113,10 @@ def exact_solver(topology: Topology, device: torch.device | str = "cpu") -> tupl
     if topology.undirected_paths is not None:
         return SparseLU(), "disjoint undirected paths, two scans"
     entries, largest = int((topology.part_sizes**2).sum()), int(topology.part_sizes.max())
-    if torch.device(device).type == "cuda" and largest <= _DENSE_ON_GPU and entries <= MAX_ENTRIES:
+    on_gpu = torch.device(device).type == "cuda"
+    if on_gpu and is_small_grid(topology) and triton_is_installed():
+        return Sweep(), "a grid seen from a corner, Triton kernels"
+    if on_gpu and largest <= _DENSE_ON_GPU and entries <= MAX_ENTRIES:
         return Dense(), f"at most {largest} nodes in a part, batched dense matrices on a GPU"
     if topology.is_acyclic:
         if 8 * topology.num_edges > entries and topology.num_nodes > _SMALL and entries <= MAX_ENTRIES:

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("triton")
 
-from chimera_lab.planning.kernels import CASES, launches_of_lines
+from chimera_lab.planning.kernels import CASES, GRIDS, LINES, launches_of
 from chimera_ssm.gpu.availability import is_interpreted
 from chimera_ssm.gpu.resources import TARGETS, resources_of
 
@@ -12,9 +12,9 @@ pytestmark = pytest.mark.skipif(is_interpreted(), reason="the interpreter compil
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_kernels_of_lines_fit_into_registers(case):
-    forward, backward = launches_of_lines(case)
-    kernels = {launch.kernel: launch for launch in forward + backward}
+def test_kernels_fit_into_registers(case):
+    forward, backward = launches_of(case)
+    kernels = {(launch.kernel, launch.constants.get("TRANSPOSED")): launch for launch in forward + backward}
     assert len(kernels) == 6
     for launch in kernels.values():
         needs = {target: resources_of(launch, target) for target in TARGETS}
@@ -23,6 +23,7 @@ def test_kernels_of_lines_fit_into_registers(case):
 
 
 def test_few_launches():
-    forward, backward = launches_of_lines(CASES[0])
-    assert len(forward) <= 8
-    assert len(backward) <= 14
+    for case, most in ((LINES[0], (8, 14)), (GRIDS[0], (12, 20))):
+        forward, backward = launches_of(case)
+        assert len(forward) <= most[0]
+        assert len(backward) <= most[1]

@@ -38,17 +38,25 @@ def test_solver(topology, solver, reason):
     [
         (chimera.Line(50), chimera.Sweep),
         (chimera.UndirectedLine(50), chimera.SparseLU),
-        (chimera.GridDAG((9, 9)), chimera.Dense),
-        (chimera.GridDAG((23, 23)), chimera.Sweep),  # 529 nodes
+        (chimera.GridDAG((9, 9)), chimera.Sweep),
+        (chimera.GridDAG((3, 3, 9)), chimera.Dense),
+        (chimera.GridDAG((2, 65)), chimera.Dense),
+        (zoo.random_dag(600, 1500), chimera.Sweep),
         (zoo.molecule(100), chimera.Dense),
         (chimera.batch([zoo.molecule(400), zoo.molecule(400)]), chimera.Dense),
         (zoo.molecule(600), chimera.SparseLU),
         (chimera.Graph(1, [[], []]), chimera.Sweep),
     ],
 )
-def test_solver_on_a_gpu(topology, solver):
+def test_solver_on_a_gpu(topology, solver, monkeypatch):
+    monkeypatch.setattr(select, "triton_is_installed", lambda: True)
     for device in ("cuda", torch.device("cuda", 1)):
         assert type(chimera.select_solver(topology, device=device).solver) is solver
+
+
+def test_grids_on_a_gpu_without_triton(monkeypatch):
+    monkeypatch.setattr(select, "triton_is_installed", lambda: False)
+    assert type(chimera.select_solver(chimera.GridDAG((9, 9)), device="cuda").solver) is chimera.Dense
 
 
 def test_the_device_of_a_mix_decides(monkeypatch):

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from chimera_ssm.ops.contract import Solver
 from chimera_ssm.ops.work import scan_mix_work
-from chimera_ssm.topology import Topology
+from chimera_ssm.topology import GridDAG, Topology
 
 #: Cost of a multiplication in the state form relative to the mask form: states go through memory, masks stay in a
 #: cache. Measured where both forms take equally long, on grids of 14² to 32². On lines both cost the same.
 _STATE_PENALTY = 2.1
+#: The longest side of a grid for which there are Triton kernels.
+_LONGEST_SIDE = 64
 
 
 @dataclass(frozen=True)
@@ -33,3 +35,8 @@ class Sweep(Solver):
         if topology.directed_paths is None:
             return _STATE_PENALTY * super().state_work(topology, N, P, groups_per_head)
         return scan_mix_work(topology.num_nodes, N, P, groups_per_head)
+
+
+def is_small_grid(topology: Topology) -> bool:
+    """Whether this is a DAG of a grid with two axes of at most 64 nodes, for which there are Triton kernels."""
+    return isinstance(topology, GridDAG) and topology.num_axes == 2 and max(topology.shape) <= _LONGEST_SIDE
