@@ -10,6 +10,7 @@ import torch
 
 from chimera_ssm.gpu.launch import Launch, recorded_launches
 from chimera_ssm.gpu.resources import TARGETS, resources_of
+from chimera_ssm.ops.dense import triton as dense
 from chimera_ssm.ops.scan import triton as scan
 from chimera_ssm.ops.sweep import triton as sweep
 from chimera_ssm.topology import Grid, Line
@@ -55,6 +56,8 @@ GRIDS = (
     Case(64, 64, torch.float32, "high", (64, 64)),
 )
 CASES = LINES + GRIDS
+#: Nodes of small graphs.
+GRAPHS = (32, 64, 128, 160, 256)
 
 
 def launches_of(case: Case) -> tuple[list[Launch], list[Launch]]:
@@ -92,14 +95,27 @@ def launches_of_grids(case: Case, Z: int = 4, H: int = 12) -> tuple[list[Launch]
     return forward, backward
 
 
+def launches_of_graphs(nodes: int, Z: int = 128) -> list[Launch]:
+    """The launches that invert the matrices of graphs."""
+    with recorded_launches() as launches:
+        dense.dense_inverse(torch.empty(Z, nodes, nodes, device="meta"))
+    return launches
+
+
+def name_of(launch: Launch) -> str:
+    """The name of a kernel, and whether it is transposed."""
+    return f"`{launch.kernel.__name__}`" + (" transposed" if launch.constants.get("TRANSPOSED") else "")
+
+
 def kernel_table() -> str:
     """Registers, stack and shared memory of each kernel in each case on each GPU, as a table in Markdown."""
     lines = [f"| kernel | case | {' | '.join(TARGETS)} |", "|---|---|" + "---|" * len(TARGETS)]
-    for case in CASES:
-        forward, backward = launches_of(case)
-        for kernel, launch in {launch.kernel: launch for launch in forward + backward}.items():
+    launches = [(str(case), forward + backward) for case in CASES for forward, backward in [launches_of(case)]]
+    launches += [(f"{nodes} nodes, float32", launches_of_graphs(nodes)) for nodes in GRAPHS]
+    for case, of_case in launches:
+        for launch in {name_of(launch): launch for launch in of_case}.values():
             needs = [", ".join(map(str, resources_of(launch, target))) for target in TARGETS]
-            lines.append(f"| `{kernel.__name__}` | {case} | {' | '.join(needs)} |")
+            lines.append(f"| {name_of(launch)} | {case} | {' | '.join(needs)} |")
     return "\n".join(lines)
 
 

@@ -8,7 +8,7 @@ mix    (L ⊙ C B̄ᵀ) V            select_solver                          whic
 from chimera_ssm.cpu.workspace import set_workspace_limit
 from chimera_ssm.ops.checking import checking
 from chimera_ssm.ops.contract import Solver
-from chimera_ssm.ops.dense import Dense
+from chimera_ssm.ops.dense.solver import Dense
 from chimera_ssm.ops.functional import mask, mix, solve
 from chimera_ssm.ops.neumann.solver import Neumann
 from chimera_ssm.ops.select import Choice, select_solver

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from chimera_ssm.ops.contract import Solver
-from chimera_ssm.ops.dense import Dense
+from chimera_ssm.ops.dense.solver import Dense
 from chimera_ssm.ops.sparse_lu.pivoting import MAX_ENTRIES
 from chimera_ssm.ops.sparse_lu.solver import SparseLU
 from chimera_ssm.topology import Topology

@@ -65,7 +65,8 @@ TABLE = {
     ("neumann", "torch"): "chimera_ssm.ops.neumann.torch",
     ("spmm", "cpu"): "chimera_ssm.ops.spmm.cpu",
     ("spmm", "torch"): "chimera_ssm.ops.spmm.torch",
-    ("dense", "torch"): "chimera_ssm.ops.dense",
+    ("dense", "triton"): "chimera_ssm.ops.dense.triton",
+    ("dense", "torch"): "chimera_ssm.ops.dense.torch",
     ("squaring", "torch"): "chimera_ssm.ops.squaring",
 }
 

@@ -24,7 +24,7 @@ def reference_mask(topology: Topology, weight: Tensor) -> Tensor:
 
 
 def invert(matrix: Tensor) -> Tensor:
-    """Inverses of ``[..., S, S]``, one after the other: see `chimera_ssm.ops.dense.lu_factor`."""
+    """Inverses of ``[..., S, S]``, one after the other: see `chimera_ssm.ops.dense.torch.lu_factor`."""
     return torch.stack([torch.linalg.inv(x) for x in matrix.flatten(0, -3)]).view_as(matrix)
 
 

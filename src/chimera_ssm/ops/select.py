@@ -32,7 +32,7 @@ import torch
 from chimera_ssm.errors import TopologyError
 from chimera_ssm.gpu.availability import triton_is_installed
 from chimera_ssm.ops.contract import Solver
-from chimera_ssm.ops.dense import Dense
+from chimera_ssm.ops.dense.solver import Dense
 from chimera_ssm.ops.sparse_lu.pivoting import MAX_ENTRIES
 from chimera_ssm.ops.sparse_lu.solver import SparseLU
 from chimera_ssm.ops.sweep.solver import Sweep, is_small_grid

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("triton")
 
-from chimera_lab.planning.kernels import CASES, GRIDS, LINES, launches_of
+from chimera_lab.planning.kernels import CASES, GRAPHS, GRIDS, LINES, launches_of, launches_of_graphs, name_of
 from chimera_ssm.gpu.availability import is_interpreted
 from chimera_ssm.gpu.resources import TARGETS, resources_of
 
@@ -14,12 +14,22 @@ pytestmark = pytest.mark.skipif(is_interpreted(), reason="the interpreter compil
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_kernels_fit_into_registers(case):
     forward, backward = launches_of(case)
-    kernels = {(launch.kernel, launch.constants.get("TRANSPOSED")): launch for launch in forward + backward}
+    kernels = {name_of(launch): launch for launch in forward + backward}
     assert len(kernels) == 6
     for launch in kernels.values():
-        needs = {target: resources_of(launch, target) for target in TARGETS}
-        assert all(0 < n.registers <= 512 and n.shared <= 163 * 1024 for n in needs.values())
-        assert needs["sm80"].stack == 0, launch.kernel
+        check_resources(launch)
+
+
+@pytest.mark.parametrize("nodes", GRAPHS)
+def test_the_inverse_fits_into_registers(nodes):
+    (launch,) = launches_of_graphs(nodes)
+    check_resources(launch)
+
+
+def check_resources(launch):
+    needs = {target: resources_of(launch, target) for target in TARGETS}
+    assert all(0 < n.registers <= 512 and n.shared <= 163 * 1024 for n in needs.values())
+    assert needs["sm80"].stack == 0, launch.kernel
 
 
 def test_few_launches():

@@ -131,7 +131,7 @@ class Masks:
 class DenseInverse:
     """The same masks by `torch.linalg.inv` of dense matrices ``[parts · heads, size, size]``, one after the other.
 
-    A batch of them is not inverted correctly on several threads, see `chimera_ssm.ops.dense.lu_factor`.
+    A batch of them is not inverted correctly on several threads, see `chimera_ssm.ops.dense.torch.lu_factor`.
     """
 
     topologies: Topologies

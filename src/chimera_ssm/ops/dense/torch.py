@@ -1,28 +1,15 @@
-"""`Dense`: LU with pivoting, or a triangular solve, on matrices."""
+"""Dense matrices in PyTorch: a triangular solve, or LU with pivoting."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from chimera_ssm.ops.contract import Factors, Solver
+from chimera_ssm.ops.contract import Factors
 from chimera_ssm.ops.dense_blocks import dense_blocks, join, split
 from chimera_ssm.ops.dispatch import Operation
 from chimera_ssm.topology import Topology
 from chimera_ssm.topology.plans import BlockPlan
-
-
-@dataclass(frozen=True)
-class Dense(Solver):
-    """Exact on any topology, for any weights that leave I − A invertible; T² memory and up to T³ work."""
-
-    def algorithm(self, topology: Topology) -> str:
-        return "dense"
-
-    def column_work(self, topology: Topology) -> int:
-        return int((topology.part_sizes**2).sum())
 
 
 def factorize(topology: Topology, weight: Tensor) -> Factors:

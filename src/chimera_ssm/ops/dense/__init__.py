@@ -1,0 +1,1 @@
+"""Dense matrices, one for each part of a topology."""
