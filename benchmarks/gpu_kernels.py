@@ -3,9 +3,10 @@
 python benchmarks/gpu_kernels.py
 """
 
-from chimera_lab.planning.kernels import CASES, kernel_table, launches_of_lines
+from chimera_lab.planning.kernels import GRIDS, LINES, kernel_table, launches_of
 
 if __name__ == "__main__":
-    print(kernel_table())
-    forward, backward = launches_of_lines(CASES[0])
-    print(f"\nA mix on a line both ways: {len(forward)} launches forward, {len(backward)} backward.")
+    print(kernel_table() + "\n")
+    for name, case in (("a line both ways", LINES[0]), ("a grid from four corners", GRIDS[0])):
+        forward, backward = launches_of(case)
+        print(f"A mix on {name}: {len(forward)} launches forward, {len(backward)} backward.")
