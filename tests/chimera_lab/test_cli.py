@@ -51,6 +51,15 @@ def test_help_of_bench_names_options_and_cases(capsys):
         assert word in out
 
 
+def test_estimates_for_gpus_are_marked_as_such(capsys):
+    pytest.importorskip("triton")
+    assert cli.main(["bench", "--gpu-estimate"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("Estimates for A100, nothing was measured")
+    assert out.count("| backward |") == 4
+    assert "grid 14×14" in out
+
+
 def test_the_list_can_be_of_one_scale(capsys):
     assert cli.main(["list", "--scale", "laptop"]) == 0
     out = capsys.readouterr().out

@@ -49,6 +49,29 @@ def test_what_is_picked_is_read_once_and_halves_are_told_apart():
     assert traffic.bytes_moved == 2 * 4 * 8 * 4 + 4 * 8 * (4 + 2) + 8 * 8 * (4 + 2)
 
 
+def test_what_is_added_in_place_touches_as_many_rows_as_are_added():
+    table, rows, source = torch.zeros(1000, 8), torch.arange(4), torch.randn(4, 8)
+    with Traffic() as traffic:
+        table.index_add_(0, rows, source)
+        torch.empty(1000)
+    assert traffic.bytes_moved == 3 * 4 * 8 * 4 + 4 * 8  # rows read and written, the source, its index
+    assert traffic.operations == 1
+
+
+def test_flops_of_a_grid_are_those_of_its_blocks():
+    """One block of rows visits all three of them, in either direction."""
+    pytest.importorskip("triton")
+    from chimera_lab.planning.kernels import Case, launches_of_grids
+    from chimera_lab.planning.roofline import kernel_flops
+
+    forward, _ = launches_of_grids(Case(32, 16, torch.float32, "high", (3, 14)), Z=1, H=2)
+    assert [launch.kernel.__name__ for launch in forward] == ["row_masks", "grid_outputs"]
+    flops = [kernel_flops(launch) for launch in forward]
+    assert flops[0] == 0
+    heads, dags, rows, nodes, width = 2, 4, 3, 64, 16
+    assert flops[1] == 2 * heads * dags * rows * nodes * width * (width + 32 + 16)
+
+
 def test_products_of_a_model_are_those_of_its_layers():
     """Two FLOPs for each weight and token, forward; four backward, two where the input needs no gradient."""
     task, tokens = create_task(DIGITS), 2 * 64

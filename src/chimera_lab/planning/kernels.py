@@ -73,9 +73,9 @@ def launches_of_lines(case: Case, T: int = 4096, H: int = 12) -> tuple[list[Laun
     keys = [torch.empty(1, 1, T, case.N, device=device, dtype=case.dtype)] * 2
     V = torch.empty(1, H, T, case.P, device=device, dtype=case.dtype)
     given = weights, scales, keys, keys, tables, sizes, False
-    with _precision(case.precision), recorded_launches() as forward:
+    with matmul_precision(case.precision), recorded_launches() as forward:
         scan.scan_forward(V, None, *given)
-    with _precision(case.precision), recorded_launches() as backward:
+    with matmul_precision(case.precision), recorded_launches() as backward:
         scan.scan_backward(V, None, V, None, *given)
     return forward, backward
 
@@ -88,9 +88,9 @@ def launches_of_grids(case: Case, Z: int = 4, H: int = 12) -> tuple[list[Launch]
     keys = torch.empty(D, Z, 1, T, case.N, device=device, dtype=case.dtype)
     V = torch.empty(Z, H, T, case.P, device=device, dtype=case.dtype)
     given = V, weight, scale, keys, keys, *sweep.directions(list(dags))
-    with _precision(case.precision), recorded_launches() as forward:
+    with matmul_precision(case.precision), recorded_launches() as forward:
         sweep.grid_forward(*given)
-    with _precision(case.precision), recorded_launches() as backward:
+    with matmul_precision(case.precision), recorded_launches() as backward:
         sweep.grid_backward(V, *given)
     return forward, backward
 
@@ -120,7 +120,8 @@ def kernel_table() -> str:
 
 
 @contextmanager
-def _precision(name: str) -> Generator[None]:
+def matmul_precision(name: str) -> Generator[None]:
+    """Within this context products of float32 have this precision: `torch.set_float32_matmul_precision`."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(name)
     try:

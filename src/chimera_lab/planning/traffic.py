@@ -15,6 +15,10 @@ from torch.utils.flop_counter import flop_registry, shape_wrapper
 
 #: Operations that read only as much of their first tensor as they write.
 _PICKING = ("index", "index_select", "gather", "embedding", "constant_pad_nd")
+#: Operations in place that read and write only as much of their first tensor as they read of the others.
+_ADDING = ("index_add_", "index_copy_", "index_put_", "scatter_add_")
+#: Operations that only reserve memory.
+_ALLOCATING = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
 _CONVOLUTIONS = torch.ops.aten.convolution, torch.ops.aten.convolution_backward
 
 
@@ -39,9 +43,11 @@ class Traffic(TorchDispatchMode):
         storages = {x.untyped_storage()._cdata for x in read}
         if all(x.untyped_storage()._cdata in storages for x in written) and not func._schema.is_mutable:
             return out
-        self.operations += 1
         for x in written:
             self._track(x)
+        if func.overloadpacket.__name__ in _ALLOCATING:
+            return out
+        self.operations += 1
         self._count(func, args, kwargs, out, read, written)
         return out
 
@@ -62,6 +68,9 @@ class Traffic(TorchDispatchMode):
                 return
         if kind.__name__ in _PICKING:
             read = written
+        if kind.__name__ in _ADDING:
+            read = read[1:]
+            written = 2 * [max(read, key=_bytes)]
         self.bytes_moved += sum(_bytes(x) for x in (*read, *written))
 
     def _track(self, x: Tensor) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import wraps
 from typing import Any, NamedTuple
 
 from torch.library import triton_op, wrap_triton
@@ -43,10 +44,19 @@ def recorded_launches() -> Generator[list[Launch]]:
 
 
 def triton_operator(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The operator ``chimera_ssm::<name>`` of a function of tensors that launches kernels."""
+    """The operator ``chimera_ssm::<name>`` of a function of tensors that launches kernels.
+
+    While launches are recorded, the function itself is called, so that the operations of PyTorch within it can be seen.
+    """
     if is_interpreted():
         return function
-    return triton_op(f"chimera_ssm::{function.__name__}", function, mutates_args=())  # ty: ignore[missing-attribute]
+    operator = triton_op(f"chimera_ssm::{function.__name__}", function, mutates_args=())  # ty: ignore[missing-attribute]
+
+    @wraps(function)
+    def call(*args: Any) -> Any:
+        return (operator if _recorded.get() is None else function)(*args)
+
+    return call
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *args: Any, **constants: Any) -> None:

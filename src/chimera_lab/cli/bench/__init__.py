@@ -19,6 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--threads", type=_positive, metavar="N", help="threads of PyTorch (its default)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results to this file")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="plot time and memory against size (minutes)")
+    parser.add_argument(
+        "--gpu-estimate", action="store_true", help="measure nothing; estimate the Triton kernels' times on an A100"
+    )
     parser.add_argument("--docs", type=Path, metavar="FILE.md", help="write the page docs/performance.md")
 
 

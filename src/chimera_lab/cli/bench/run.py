@@ -24,6 +24,11 @@ _PICTURES = (".png", ".svg", ".pdf")
 
 def run(args: argparse.Namespace) -> None:
     """Measure, print the table, write what was asked for."""
+    if args.gpu_estimate:
+        from chimera_lab.planning.roofline import roofline_table  # loads Triton, which measurements do without
+
+        print(roofline_table())
+        return
     chosen = cases.pick(args.only, args.models)
     _check_paths(args)
 

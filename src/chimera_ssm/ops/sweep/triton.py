@@ -70,9 +70,9 @@ def grid_forward(
 ) -> Tensor:
     """``y``, of the shape and dtype of V."""
     grid = _Rows(V, weight, scale, C, B, shape, right)
-    y = torch.empty_like(grid.V)
-    programs = grid.blocks, grid.heads, grid.blocks_p
-    grid.launch(kernels.grid_outputs, programs, grid.C, grid.B, grid.V, grid.masks, y, down, D=grid.D)
+    y, blocks = torch.empty_like(grid.V), grid.block_sizes(N=grid.inner, P=grid.outer)
+    programs = grid.blocks, grid.heads, blocks["PB"]
+    grid.launch(kernels.grid_outputs, programs, blocks, grid.C, grid.B, grid.V, grid.masks, y, down, D=grid.D)
     return y
 
 
@@ -97,11 +97,11 @@ def grid_backward(
     return [dV, *(x.view(w.shape).to(w.dtype) for x, w in zip((dweight, dscale, dC, dB), wanted, strict=True))]
 
 
-def nodes_of_block(width: int, block: int, tensor_cores: bool) -> int:
-    """Nodes of a block that fit into registers, for grid rows and blocks of N and P of these sizes."""
-    if width > 32 and not tensor_cores:
-        return 16
-    return 64 if width == 16 and block == 32 else 32
+def largest_blocks(width: int, tensor_cores: bool) -> tuple[int, int, int]:
+    """What fits into registers: nodes of a block, and blocks of N or P that are summed over and that are written."""
+    if width == 16:
+        return 64, 16, 64
+    return 16 if width == 64 and not tensor_cores else 32, 32, 64
 
 
 class _Rows:
@@ -124,15 +124,8 @@ class _Rows:
         self.shape, self.T, self.E, self.N, self.P = shape, T, weight.shape[-1], N, P
         height, width = shape
         self.width = max(16, triton.next_power_of_2(width))
-        largest = 64 if max(N, P) <= 64 and uses_tensor_cores(V.dtype) else 32
-        self.nodes = nodes_of_block(self.width, largest, uses_tensor_cores(V.dtype))
+        self.nodes, self.inner, self.outer = largest_blocks(self.width, uses_tensor_cores(V.dtype))
         self.blocks = -(-height * self.width // self.nodes)
-        block_n, block_p = (min(largest, max(16, triton.next_power_of_2(n))) for n in (N, P))
-        self.blocks_n, self.blocks_p = -(-N // block_n), -(-P // block_p)
-        self.constants = {
-            "BI": self.nodes, "WP": self.width, "NB": self.blocks_n, "BN": block_n, "PB": self.blocks_p, "BP": block_p,
-            "LOW": low_dtype(V.dtype), "PREC": precision(), "num_warps": _WARPS, "num_stages": 1,
-        }  # fmt: skip
         self.masks = self.empty(self.D, self.heads, height, self.width, self.width)
         launch(
             kernels.row_masks, (height, self.heads, self.D),
@@ -143,28 +136,41 @@ class _Rows:
         """An uninitialized tensor of float32."""
         return torch.empty(shape, dtype=torch.float32, device=self.V.device)
 
-    def launch(self, kernel: Any, programs: tuple[int, ...], *args: Any, **others: Any) -> None:
-        """Launch a kernel with the sizes and constants of the mix."""
-        sizes = {"height": self.shape[0], "width": self.shape[1], "heads": self.heads, "share": self.share}
-        sizes |= {name: getattr(self, name) for name in "TENP"}
-        launch(kernel, programs, self.weight, self.scale, *args, **sizes, **others, **self.constants)
+    def block_sizes(self, **largest: int) -> dict[str, int]:
+        """Number and size of the blocks of N and of P, of at most these sizes."""
+        sizes = {}
+        for name, most in largest.items():
+            size, width = getattr(self, name), min(most, max(16, triton.next_power_of_2(getattr(self, name))))
+            sizes |= {f"{name}B": -(-size // width), f"B{name}": width}
+        return sizes
+
+    def launch(self, kernel: Any, programs: tuple[int, ...], sizes: dict[str, int], *args: Any, **others: Any) -> None:
+        """Launch a kernel with these block sizes, and the numbers that all kernels take."""
+        numbers = {"height": self.shape[0], "width": self.shape[1], "heads": self.heads, "share": self.share}
+        numbers |= {name: getattr(self, name) for name in "TENP"}
+        constants = {
+            "BI": self.nodes, "WP": self.width, "LOW": low_dtype(self.V.dtype), "PREC": precision(),
+            "num_warps": _WARPS, "num_stages": 1,
+        }  # fmt: skip
+        launch(kernel, programs, self.weight, self.scale, *args, **numbers, **others, **sizes, **constants)
 
     def value_gradients(self, grad: Tensor, down: int) -> tuple[Tensor, Tensor]:
         """Gradients of V and of the scales."""
-        dV, dscale = torch.empty_like(self.V), self.empty(self.blocks_p, *self.scale.shape)
-        programs = self.blocks, self.heads, self.blocks_p
-        given = self.C, self.B, self.V, grad, self.masks
-        self.launch(kernels.grid_value_gradients, programs, *given, dscale, dV, down, D=self.D)
+        blocks = self.block_sizes(N=self.inner, P=self.outer)
+        dV, dscale = torch.empty_like(self.V), self.empty(blocks["PB"], *self.scale.shape)
+        programs = self.blocks, self.heads, blocks["PB"]
+        given = self.C, self.B, self.V, grad, self.masks, dscale, dV, down
+        self.launch(kernels.grid_value_gradients, programs, blocks, *given, D=self.D)
         return dV, _summed(dscale)
 
     def key_gradients(self, keys: Tensor, left: Tensor, right: Tensor, down: int, TRANSPOSED: bool) -> Tensor:
         """The gradient of C from B as ``keys``, or of B from C; see the kernel."""
         wanted = max(1, min(self.share, _PROGRAMS // (self.blocks * self.groups * self.D)))
         slots = next(n for n in range(wanted, 0, -1) if self.share % n == 0)
-        out = self.empty(slots, *keys.shape)
-        programs = self.blocks, self.groups * slots, self.D * self.blocks_n
-        given = keys, left, right, self.masks, out, down
-        self.launch(kernels.grid_key_gradients, programs, *given, each=self.share // slots, TRANSPOSED=TRANSPOSED)
+        blocks, out = self.block_sizes(N=self.outer, P=self.inner), self.empty(slots, *keys.shape)
+        programs = self.blocks, self.groups * slots, self.D * blocks["NB"]
+        given, each = (keys, left, right, self.masks, out, down), self.share // slots
+        self.launch(kernels.grid_key_gradients, programs, blocks, *given, each=each, TRANSPOSED=TRANSPOSED)
         return _summed(out)
 
     def weight_gradients(self, grad: Tensor, down: int, right: int) -> Tensor:
@@ -172,10 +178,11 @@ class _Rows:
         slots = max(1, min(self.blocks, _PROGRAMS // (self.D * self.heads)))
         tasks, rows = slots * self.D * self.heads, self.shape[0] * self.nodes * self.width
         programs = min(tasks, _PROGRAMS, max(1, _SCRATCH // rows))
+        blocks = self.block_sizes(N=self.inner, P=self.inner)
         dweight = torch.zeros(slots, *self.weight.shape, dtype=torch.float32, device=grad.device)
-        given = self.C, self.B, self.V, grad, self.masks, self.empty(programs, rows), dweight
+        given = self.C, self.B, self.V, grad, self.masks, self.empty(programs, rows), dweight, down
         numbers = {"right": right, "tasks": tasks, "slots": slots, "blocks": self.blocks}
-        self.launch(kernels.grid_weight_gradients, (programs,), *given, down, **numbers)
+        self.launch(kernels.grid_weight_gradients, (programs,), blocks, *given, **numbers)
         return _summed(dweight)
 
 

@@ -78,7 +78,7 @@ def test_shapes(shape, corners):
 @interpreted
 @pytest.mark.parametrize(("shape", "corners"), [((14, 14), ALL), ((17, 33), ALL[1:2])])
 def test_larger_grids(shape, corners, monkeypatch):
-    monkeypatch.setattr(sweep, "nodes_of_block", lambda *_: 512)  # few blocks, for the interpreter's sake
+    monkeypatch.setattr(sweep, "largest_blocks", lambda *_: (512, 16, 64))  # few blocks, for the interpreter's sake
     check(dags_of(shape, corners))
 
 

@@ -1,0 +1,189 @@
+"""A roofline of mixes by Triton kernels: launches, bytes and operations are counted, times estimated. No GPU is needed.
+
+A launch takes as long as the slowest of three: its matrix products; reading or writing each of its tensors once; and
+the time between two launches. What programs read again is assumed to come from caches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from chimera_lab.planning.hardware import GIGA, GPUS, Hardware
+from chimera_lab.planning.kernels import launches_of_graphs, matmul_precision
+from chimera_lab.planning.traffic import Traffic
+from chimera_ssm.gpu.launch import Launch, recorded_launches
+from chimera_ssm.ops.scan import triton as scan
+from chimera_ssm.ops.sweep import triton as sweep
+from chimera_ssm.ops.terms import Term
+from chimera_ssm.topology import Grid, Line, Topology
+
+
+class Case(NamedTuple):
+    """A mix whose topologies share B and C, and all of whose heads do."""
+
+    name: str
+    topologies: list[Topology]
+    Z: int
+    H: int
+    N: int
+    P: int
+
+
+CASES = (
+    Case("grid 14×14, four corners", [*Grid((14, 14)).dags()], 128, 24, 96, 64),
+    Case("grid 64×64, four corners", [*Grid((64, 64)).dags()], 1, 12, 64, 64),
+    Case("line of 128, both ways", [Line(128), Line(128, reverse=True)], 128, 24, 64, 64),
+    Case("line of 4,096, both ways", [Line(4096), Line(4096, reverse=True)], 1, 12, 64, 64),
+)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a pass of a mix does, and the time that it would take.
+
+    Attributes:
+        launches: of our kernels and of PyTorch's.
+        bytes_moved: by both.
+        flops: of the matrix products of our kernels, padding included.
+        seconds: estimated.
+    """
+
+    launches: int
+    bytes_moved: float
+    flops: float
+    seconds: float
+
+
+def roofline_table(gpu: str = "a100") -> str:
+    """Launches, bytes, operations and estimated times of each case, as a table in Markdown."""
+    device = GPUS[gpu]
+    lines = [
+        f"Estimates for {gpu.upper()}, nothing was measured: products in tf32, as after",
+        'torch.set_float32_matmul_precision("high"); attention is flash attention in bfloat16 on as many heads.',
+        "",
+        "| mix | pass | launches | MB moved | GFLOP | estimated ms | attention, estimated ms |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for case in CASES:
+        attention = _attention_seconds(case, device)
+        for name, work, theirs in zip(("forward", "backward"), passes_of(case, device), attention, strict=True):
+            sizes = f"Z {case.Z}, H {case.H}, N {case.N}, P {case.P}"
+            lines.append(_row(f"{case.name}, {sizes}", name, work, f"{1e3 * theirs:.2f}"))
+    inverse = _work(launches_of_graphs(150, Z=128), Traffic(), device)
+    lines.append(_row("32 graphs of 150 nodes, H 4: the inverse alone", "forward", inverse, ""))
+    return "\n".join(lines)
+
+
+def _row(case: str, name: str, work: Work, attention: str) -> str:
+    numbers = f"{work.launches} | {work.bytes_moved / 1e6:,.0f} | {work.flops / GIGA:,.0f} | {1e3 * work.seconds:.2f}"
+    return f"| {case} | {name} | {numbers} | {attention} |"
+
+
+def passes_of(case: Case, device: Hardware) -> tuple[Work, Work]:
+    """The work of the forward and the backward pass."""
+    meta, T = torch.device("meta"), case.topologies[0].num_nodes
+
+    def tensor(*shape: int) -> Tensor:
+        return torch.empty(case.Z, *shape, device=meta, requires_grad=True)
+
+    C, B, V = tensor(1, T, case.N), tensor(1, T, case.N), tensor(case.H, T, case.P)
+    weights, scales = ([tensor(case.H, n) for n in sizes] for sizes in _sizes(case.topologies))
+    terms = [Term(t, w, C, B, s, "") for t, w, s in zip(case.topologies, weights, scales, strict=True)]
+    mix = scan.mix_by_state if isinstance(case.topologies[0], Line) else sweep.mix
+    with matmul_precision("high"):
+        with recorded_launches() as forward, Traffic() as of_forward:
+            y = mix(terms, V)
+        with recorded_launches() as backward, Traffic() as of_backward:
+            torch.autograd.grad(y, [V, C, B, *weights, *scales], torch.empty_like(y))
+    return _work(forward, of_forward, device), _work(backward, of_backward, device)
+
+
+def _sizes(topologies: list[Topology]) -> tuple[list[int], list[int]]:
+    return [t.num_edges for t in topologies], [t.num_nodes for t in topologies]
+
+
+def _work(launches: list[Launch], others: Traffic, device: Hardware) -> Work:
+    """Our launches, and what PyTorch does around them."""
+    bandwidth = device.bandwidth_efficiency * device.bandwidth
+    moved = [sum(x.numel() * x.element_size() for x in launch.args if isinstance(x, Tensor)) for launch in launches]
+    flops = [kernel_flops(launch) for launch in launches]
+    rates = [_rate(launch, device) for launch in launches]
+    products = [n / (device.matmul_efficiency * rate) for n, rate in zip(flops, rates, strict=True)]
+    ours = [max(a, b / bandwidth, device.launch_seconds) for a, b in zip(products, moved, strict=True)]
+    theirs = max(others.bytes_moved / bandwidth, others.operations * device.launch_seconds)
+    return Work(len(launches) + others.operations, sum(moved) + others.bytes_moved, sum(flops), sum(ours) + theirs)
+
+
+def _rate(launch: Launch, device: Hardware) -> float:
+    """FLOP/s of the products of a kernel: those of tf32 are half of those in 16 bits."""
+    return device.half_rate / 2 if launch.constants.get("PREC") == "tf32" else device.single_rate
+
+
+def _attention_seconds(case: Case, device: Hardware) -> tuple[float, float]:
+    """Flash attention: two products forward, five backward; V and its like read or written four and eight times."""
+    T, heads = case.topologies[0].num_nodes, case.Z * case.H
+
+    def seconds(products: int, tensors: int) -> float:
+        flops, moved = 2 * products * heads * T * T * case.P, 2 * tensors * heads * T * case.P
+        rates = device.matmul_efficiency * device.half_rate, device.bandwidth_efficiency * device.bandwidth
+        return max(flops / rates[0], moved / rates[1], device.launch_seconds)
+
+    return seconds(2, 4), seconds(5, 8)
+
+
+# FLOPs of each kernel
+
+
+def kernel_flops(launch: Launch) -> float:
+    """FLOPs of the matrix products of a launch, padding included."""
+    named = dict(zip(launch.kernel.arg_names, launch.args, strict=False)) | launch.constants
+    formula = _FLOPS.get(launch.kernel.__name__)
+    return 0.0 if formula is None else formula(SimpleNamespace(programs=prod(launch.grid), **named))
+
+
+def _visits(a: SimpleNamespace) -> float:
+    """Rows that all blocks visit, for all heads and DAGs: the mean of both directions."""
+    blocks = -(-a.height * a.WP // a.BI)
+    down = sum(min((k * a.BI + a.BI - 1) // a.WP, a.height - 1) + 1 for k in range(blocks))
+    up = sum(a.height - k * a.BI // a.WP for k in range(blocks))
+    return a.heads * a.w.shape[0] * (down + up) / 2
+
+
+def _of_rows(a: SimpleNamespace, *widths: int) -> float:
+    return 2 * _visits(a) * a.BI * a.WP * sum(widths)
+
+
+def _of_outputs(a: SimpleNamespace) -> float:
+    through_states = a.NB * a.BN * a.BP if a.STATES else 0
+    return 2 * a.programs * a.Q * (a.Q * a.NB * a.BN + a.each * (a.Q * a.BP + through_states))
+
+
+def _of_keys(a: SimpleNamespace) -> float:
+    through_states = a.PB * a.BP * a.BN if a.STATES else 0
+    return 2 * a.programs * a.Q * a.each * (a.Q * (a.PB * a.BP + a.BN) + through_states)
+
+
+def _of_inverse(a: SimpleNamespace) -> float:
+    columns = -(-a.S // a.BC) * a.BC
+    return 2 * a.programs * -(-a.S // 16) * 16 * a.SP * (columns + 16)
+
+
+_FLOPS: dict[str, Callable[[SimpleNamespace], float]] = {
+    "grid_outputs": lambda a: a.PB * _of_rows(a, a.WP, a.NB * a.BN, a.BP),
+    "grid_value_gradients": lambda a: a.PB * _of_rows(a, a.WP, a.NB * a.BN, a.BP),
+    "grid_key_gradients": lambda a: a.NB * _of_rows(a, a.WP, a.PB * a.BP, a.BN),
+    "grid_weight_gradients": lambda a: _of_rows(a, 2 * a.WP, a.NB * a.BN, a.PB * a.BP),
+    "chunk_states": lambda a: 2 * a.programs * a.Q * a.BN * a.BP,
+    "chunk_outputs": _of_outputs,
+    "chunk_value_gradients": _of_outputs,
+    "chunk_key_gradients": _of_keys,
+    "chunk_weight_gradients": lambda a: 2 * a.programs * a.Q**2 * (a.NB * a.BN + a.each * (a.PB * a.BP + a.Q)),
+    "invert": _of_inverse,
+}
