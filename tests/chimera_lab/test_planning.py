@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
 
 from chimera_lab import cli
 from chimera_lab.planning.count import StepCounts, count, count_step
@@ -56,6 +58,20 @@ def test_what_is_added_in_place_touches_as_many_rows_as_are_added():
         torch.empty(1000)
     assert traffic.bytes_moved == 3 * 4 * 8 * 4 + 4 * 8  # rows read and written, the source, its index
     assert traffic.operations == 1
+
+
+def test_flash_attention_moves_no_scores():
+    q, k, v = (torch.randn(2, 3, 256, 16, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION), Traffic() as forward:
+        y = scaled_dot_product_attention(q, k, v)
+    grad = torch.randn_like(y)
+    with Traffic() as backward:
+        torch.autograd.grad(y, (q, k, v), grad)
+    one, scores = 2 * 2 * 3 * 256 * 16, 2 * 3 * 256 * 256
+    assert forward.half_flops == 2 * 2 * scores * 16
+    assert backward.half_flops == 5 * 2 * scores * 16
+    assert 4 * one <= forward.bytes_moved < 5 * one
+    assert 8 * one <= backward.bytes_moved < 10 * one
 
 
 def test_flops_of_a_grid_are_those_of_its_blocks():

@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from chimera_lab.data.random import seeded
-from chimera_lab.planning.traffic import Traffic, convolution_backward_flops
+from chimera_lab.planning.traffic import FORMULAS, Traffic
 from chimera_lab.training.recipe import Recipe
 from chimera_lab.training.settings import as_dict, from_dict
 from chimera_lab.training.task import Task
@@ -23,7 +23,9 @@ from chimera_ssm.cpu.availability import disable_kernels
 from chimera_ssm.ops.custom_ops import as_operators
 from chimera_ssm.ops.flops import FLOP_FORMULAS
 
-_FORMULAS = {**FLOP_FORMULAS, torch.ops.aten.convolution_backward: convolution_backward_flops}
+_FORMULAS = FLOP_FORMULAS | FORMULAS
+#: Flash attention, as on a GPU; as matrix products where PyTorch does not have it on CPUs.
+_ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def small_step(
 
     def step(between: Callable[[], None] = lambda: None) -> None:
         autocast = nullcontext() if half is None else torch.autocast("cpu", half)
-        with sdpa_kernel(SDPBackend.MATH), seeded(0, "step"):  # attention as matrix products, which are counted
+        with sdpa_kernel(_ATTENTION), seeded(0, "step"):
             with autocast:
                 loss = task.step(model, batch).loss
             between()

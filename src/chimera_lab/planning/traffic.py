@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import flop_registry, shape_wrapper
+from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count, shape_wrapper
 
 #: Operations that read only as much of their first tensor as they write.
 _PICKING = ("index", "index_select", "gather", "embedding", "constant_pad_nd")
@@ -19,12 +19,31 @@ _PICKING = ("index", "index_select", "gather", "embedding", "constant_pad_nd")
 _ADDING = ("index_add_", "index_copy_", "index_put_", "scatter_add_")
 #: Operations that only reserve memory.
 _ALLOCATING = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
-_CONVOLUTIONS = torch.ops.aten.convolution, torch.ops.aten.convolution_backward
 
 
 def convolution_backward_flops(grad: Any, x: Any, weight: Any, *options: Any, **_: Any) -> int:
     """The forward FLOPs for each requested gradient; PyTorch's formula ignores groups."""
     return 2 * prod(grad) * prod(weight[1:]) * sum(options[-1][:2])
+
+
+def attention_flops(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    """FLOPs of flash attention on CPUs, for which PyTorch has no formula."""
+    return sdpa_flop_count(query, key, value)
+
+
+def attention_backward_flops(grad: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    """The same, backward."""
+    return sdpa_backward_flop_count(grad, query, key, value)
+
+
+#: Formulas in addition to those of PyTorch, or instead of them.
+FORMULAS = {
+    torch.ops.aten.convolution_backward: convolution_backward_flops,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: attention_flops,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: attention_backward_flops,
+}
+#: Products that may also be limited by memory: convolutions with few channels in a group, and flash attention.
+_MEMORY_BOUND = (torch.ops.aten.convolution, *FORMULAS)
 
 
 class Traffic(TorchDispatchMode):
@@ -57,14 +76,14 @@ class Traffic(TorchDispatchMode):
 
     def _count(self, func: Any, args: Any, kwargs: Any, out: Any, read: list[Tensor], written: list[Tensor]) -> None:
         kind = func.overloadpacket
-        formula = shape_wrapper(convolution_backward_flops) if kind is _CONVOLUTIONS[1] else flop_registry.get(kind)
+        formula = shape_wrapper(FORMULAS[kind]) if kind in FORMULAS else flop_registry.get(kind)
         if formula is not None:
             flops = formula(*args, **(kwargs or {}), out_val=out)
             if written[0].dtype in (torch.float16, torch.bfloat16):
                 self.half_flops += flops
             else:
                 self.single_flops += flops
-            if kind not in _CONVOLUTIONS:  # with few channels in a group, these are also memory-bound
+            if kind not in _MEMORY_BOUND:
                 return
         if kind.__name__ in _PICKING:
             read = written
