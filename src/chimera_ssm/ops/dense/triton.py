@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import torch
 import triton
 from torch import Tensor
@@ -44,7 +46,7 @@ def dense_inverse(A: Tensor) -> Tensor:
     inverse, order = torch.empty_like(X), torch.empty(X.shape[:-1], dtype=torch.int32, device=A.device)
     size = max(16, triton.next_power_of_2(S))
     constants = {"SP": size, "BC": _BLOCK, "num_warps": 8 if size > 128 else 4, "num_stages": 1}
-    launch(invert, (X[..., 0, 0].numel(),), X, inverse, order, S, **constants)
+    launch(invert, (prod(X.shape[:-2]),), X, inverse, order, S, **constants)
     return inverse
 
 
