@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import mean, pstdev
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from chimera_lab.studies.report import known
 from chimera_lab.studies.study import run_folder
@@ -30,7 +30,7 @@ def against_distance(study: Study, results: Mapping[str, RowResult], folder: Pat
         values = {title: known(result.figures[title][study.metric]) for title in titles}
         places = [int(title.split()[0]) for title in titles if values[title]]
         middle, spread = ([100 * f(v) for v in values.values() if v] for f in (mean, pstdev))
-        width = {"linewidth": 1 + 0.5 * above, "elinewidth": 1, "markersize": 3 + 0.5 * above}
+        width: dict[str, Any] = {"linewidth": 1 + 0.5 * above, "elinewidth": 1, "markersize": 3 + 0.5 * above}
         axes.errorbar(places, middle, spread, label=name, marker="o", capsize=2, **width)
     axes.set(xlabel=" ".join(titles[0].split()[1:]), ylabel=f"{study.metric}, %", ylim=(0, 105))
     figure.legend(loc="outside right upper", fontsize="small")
