@@ -112,7 +112,7 @@ def test_images_are_told_apart_by_their_files(picture_folder, idx_folder):
 def test_missing_data_are_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(images, "FASHION_PACKAGE", "/nowhere")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(ValueError, match=r"in /nowhere and .*/chimera/fashion-mnist .* dataset-fashion-mnist, or name"):
+    with pytest.raises(ValueError, match=r"in /nowhere nor in .*/fashion-mnist: .* dataset-fashion-mnist, or name"):
         load_images("fashion-mnist", 1)
     with pytest.raises(ValueError, match="there is no data set and no folder 'digit'"):
         load_images("digit", 1)
@@ -229,7 +229,7 @@ def test_images_with_more_than_8_bits_are_read_whole(name, channels, tmp_path):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (GRADIENT.astype(np.int32), "integers of 32 bits, .*; save it with 16 bits; remove or replace it"),
+        (GRADIENT.astype(np.int32), "32-bit integers, .*; save it with 16 bits; remove or replace it"),
         (GRADIENT.astype(np.float32), "real numbers from 0 to 65535, expected 0 .* to 1 .*; divide them"),
         (np.full((4, 4), np.nan, np.float32), "real numbers from nan to nan, expected 0"),
         (np.full((4, 4), -1, np.float32), "real numbers from -1 to -1, expected 0"),
