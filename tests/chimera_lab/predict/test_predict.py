@@ -44,6 +44,11 @@ def test_molecules(tmp_path, problem):
         torch.testing.assert_close(torch.tensor(found), expected.detach(), atol=1e-5, rtol=1e-4)
 
 
+def test_a_single_value_without_a_name_is_called_y(tmp_path):
+    chimera.create_model("chimera_graph_test", problem_type="regression", num_labels=1).save_pretrained(tmp_path)
+    assert [list(row) for row in predict(tmp_path, SMILES)] == [["input", "y"]] * len(SMILES)
+
+
 def test_a_csv_of_molecules_on_the_command_line(tmp_path, capsys):
     chimera.create_model("chimera_graph_test", problem_type="regression").save_pretrained(tmp_path / "model")
     (tmp_path / "in.csv").write_text("name,molecule\nethanol,CCO\nmethane,C\n")
