@@ -115,10 +115,11 @@ def test_mix_takes_the_kernels(solver, monkeypatch):
 
 @interpreted
 @pytest.mark.parametrize(
-    ("dtype", "precision", "bound"), [(torch.float32, "high", 6e-4), (torch.bfloat16, "highest", 1e-2)]
+    ("dtype", "precision", "bounds"), [(torch.float32, "high", (6e-4, 1e-3)), (torch.bfloat16, "highest", (1e-2, 1e-2))]
 )
-def test_low_precision(dtype, precision, bound):
-    """The relative root mean square error of y and of every gradient."""
+def test_low_precision(dtype, precision, bounds):
+    """The relative root mean square error of y and of every gradient: products of two to three rounded products."""
+    torch.manual_seed(0)
     dags = dags_of((5, 4), ALL[:2])
     weights, Cs, Bs, V, scales = inputs(dags, N=16, P=16, pairs=2)
     weight, scale, C, B = (torch.stack(x).detach() for x in (weights, scales, Cs, Bs))
@@ -134,8 +135,8 @@ def test_low_precision(dtype, precision, bound):
         found_gradients = sweep.grid_backward(g, *given, *sweep.directions(dags))
     finally:
         torch.set_float32_matmul_precision(before)
-    for a, b in zip((found, *found_gradients), (expected, *gradients), strict=True):
-        assert (a.double() - b).pow(2).mean().sqrt() / b.pow(2).mean().sqrt() < bound
+    for k, (a, b) in enumerate(zip((found, *found_gradients), (expected, *gradients), strict=True)):
+        assert (a.double() - b).pow(2).mean().sqrt() / b.pow(2).mean().sqrt() < bounds[k > 0]
 
 
 @interpreted
