@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,8 @@ def card(
     lines = ["---", *head, "---", "", f"# {preset or name}", ""]
     lines += [f"A state space model (`{name}`) of {count:,} parameters, saved by chimera-ssm {__version__}.", ""]
     lines += ["## Use", "", "```python", *load, "```", ""]
-    lines += ["It needs `pip install chimera-ssm[hf]`.", "", "## Data", "", data or "Not recorded.", ""]
+    lines += ["It needs `chimera-ssm` with the extra `hf`.", ""]
+    lines += ["## Data", "", textwrap.fill(data or "Not recorded.", 120), ""]
     if command is not None:
         lines += ["Trained by:", "", f"    {command}", ""]
     lines += ["## Metrics", ""]
