@@ -20,28 +20,31 @@ if TYPE_CHECKING:
 
 
 def against_distance(study: Study, results: Mapping[str, RowResult], folder: Path) -> Figure:
-    """The metric of each row over its evaluations, whose names begin with a number.
+    """The metric of each row over its evaluations, whose names begin with a number: a panel for each section.
 
     Each line is narrower than the one below it, so that equal values hide none.
     """
-    figure, axes = _axes()
-    titles = list(study.sections[0].evaluations)
-    for above, (name, result) in zip(reversed(range(len(results))), results.items(), strict=True):
-        values = {title: known(result.figures[title][study.metric]) for title in titles}
-        places = [int(title.split()[0]) for title in titles if values[title]]
-        middle, spread = ([100 * f(v) for v in values.values() if v] for f in (mean, pstdev))
-        width, size = 1 + 0.5 * above, 3 + 0.5 * above
-        axes.errorbar(
-            places, middle, spread, label=name, marker="o", capsize=2, linewidth=width, elinewidth=1, markersize=size
-        )
-    axes.set(xlabel=" ".join(titles[0].split()[1:]), ylabel=f"{study.metric}, %", ylim=(0, 105))
-    figure.legend(loc="outside right upper", fontsize="small")
+    figure, panels = _panels(len(study.shown))
+    colours = {name: f"C{number % 10}" for number, name in enumerate(results)}
+    for axes, section in zip(panels, study.shown, strict=True):
+        titles = list(section.evaluations)
+        for above, row in zip(reversed(range(len(section.rows))), section.rows, strict=True):
+            name = (study.same(row) or row).name
+            values = {title: known(results[name].figures[title][study.metric]) for title in titles}
+            places = [int(title.split()[0]) for title in titles if values[title]]
+            middle, spread = ([100 * f(v) for v in values.values() if v] for f in (mean, pstdev))
+            style = {"linewidth": 1 + 0.5 * above, "markersize": 3 + 0.5 * above, "color": colours[name]}
+            axes.errorbar(places, middle, spread, label=name, marker="o", capsize=2, elinewidth=1, **style)
+        axes.set(xlabel=" ".join(titles[0].split()[1:]), ylim=(0, 105))
+    panels[0].set(ylabel=f"{study.metric}, %")
+    labels = {text: line for axes in panels for line, text in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(labels.values(), labels.keys(), loc="outside right upper", fontsize="small")
     return figure
 
 
 def learning_curves(study: Study, results: Mapping[str, RowResult], folder: Path) -> Figure:
     """The metric of each row during training, one line per seed."""
-    figure, axes = _axes()
+    figure, (axes,) = _panels(1)
     for number, model in enumerate(results):
         for seed in range(study.seeds):
             evaluations = read_table(run_folder(folder, model, f"seed-{seed}") / "metrics.csv")
@@ -55,10 +58,12 @@ def learning_curves(study: Study, results: Mapping[str, RowResult], folder: Path
     return figure
 
 
-def _axes() -> tuple[Figure, Axes]:
+def _panels(number: int) -> tuple[Figure, list[Axes]]:
+    """A figure with panels side by side that share their vertical axis."""
     from matplotlib.figure import Figure  # no pyplot: no window, no global state
 
-    figure = Figure(figsize=(9, 4), layout="constrained")
-    axes = figure.subplots()
-    axes.grid(alpha=0.3)
-    return figure, axes
+    figure = Figure(figsize=(6 + 3 * number, 4), layout="constrained")
+    panels = list(figure.subplots(1, number, sharey=True, squeeze=False)[0])
+    for axes in panels:
+        axes.grid(alpha=0.3)
+    return figure, panels

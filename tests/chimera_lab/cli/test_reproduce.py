@@ -96,6 +96,9 @@ def test_a_dry_run_trains_nothing(monkeypatch, tmp_path, capsys):
     assert not (tmp_path / "tiny").exists()
     assert cli.main(["reproduce", "tiny", "--out", str(tmp_path), "--dry-run", "--section", "Again"]) == 0
     assert "1 models, 2 training runs" in capsys.readouterr().out
+    both = ["--section", "Again", "--section", "Mixers"]
+    assert cli.main(["reproduce", "tiny", "--out", str(tmp_path), "--dry-run", *both]) == 0
+    assert "2 models, 4 training runs" in capsys.readouterr().out
     assert cli.main(["reproduce", "tiny", "--dry-run", "--section", "Mixer"]) == 2
     assert "unknown section 'Mixer', did you mean 'Mixers'?" in capsys.readouterr().err
 

@@ -86,13 +86,22 @@ def test_the_report_tells_of_pairs_that_are_reversed():
 def test_accuracy_against_distance(tmp_path):
     study = find_study("long-range")
     figure = against_distance(study, results(study), tmp_path)
-    (axes,) = figure.axes
-    assert axes.get_xlabel() == "hops"
-    (line, _, _), *others = axes.containers
-    assert len(others) == 15
-    assert line.get_xdata().tolist() == [2, 3, 4, 6, 8, 12, 24, 32]
-    assert line.get_ydata().tolist() == [50.0] * 8
+    for axes, rows in zip(figure.axes, (9, 8), strict=True):  # a panel for each section
+        assert axes.get_xlabel() == "hops"
+        assert len(axes.containers) == rows
+        line, _, _ = axes.containers[0]
+        assert line.get_xdata().tolist() == [2, 3, 4, 6, 8, 12, 24, 32]
+        assert line.get_ydata().tolist() == [50.0] * 8
+    assert len(figure.legends[0].get_texts()) == 16  # the first row is in both
     figure.savefig(tmp_path / "figure.png")
+
+
+@pytest.mark.parametrize("title", ["Accuracy by distance", "Accuracy by distance: the other networks of table 4"])
+def test_accuracy_against_distance_of_a_section(title, tmp_path):
+    study = find_study("long-range").part(title)
+    (axes,) = against_distance(study, results(study), tmp_path).axes
+    labels = [line.get_label() for line in axes.containers]
+    assert labels == [row.name for row in study.shown[0].rows]
 
 
 def test_learning_curves(tmp_path):

@@ -28,7 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Declare the options."""
     parser.usage = "chimera reproduce [NAME] [--scale paper] [--data FOLDER] [--out FOLDER] …"
     parser.add_argument("name", nargs="?", metavar="NAME", help="a table or study; omit it to list them")
-    parser.add_argument("--section", metavar="TITLE", help="only this section of a study (all)")
+    parser.add_argument(
+        "--section", metavar="TITLE", action="append", help="only this section of a study; can be repeated (all)"
+    )
     parser.add_argument("--scale", choices=SCALES, help="scale of a table (laptop)")
     parser.add_argument("--data", metavar="FOLDER", help="folder of the data sets (where the recipes look for them)")
     parser.add_argument(

@@ -66,12 +66,12 @@ def _run_studies(args: argparse.Namespace) -> None:
     machine, jobs = replace(DEFAULT_MACHINE, **given_settings(args, RuntimeConfig())), _jobs(args)
     chosen = studies.find_studies(args.name, args.scale)
     if args.section is not None:
-        chosen = {name: _part(study, args.section) for name, study in chosen.items()}
+        chosen = {name: _part(study, *args.section) for name, study in chosen.items()}
     if args.data is not None:
         data = str(Path(args.data).expanduser().absolute())  # runs are resumed from any folder
         chosen = {name: study.on(data) for name, study in chosen.items()}
     command = f"chimera reproduce {args.name}"
-    command += f" --section {shlex.quote(args.section)}" * bool(args.section)
+    command += "".join(f" --section {shlex.quote(title)}" for title in args.section or ())
     command += f" --scale {args.scale}" * bool(args.scale) + " --data FOLDER" * bool(args.data)
     if args.dry_run:
         for name, study in chosen.items():
@@ -83,12 +83,13 @@ def _run_studies(args: argparse.Namespace) -> None:
     outputs.write(args)
 
 
-def _part(study: Study, title: str) -> Study:
-    """A section of a study."""
-    titles = [section.title for section in study.sections]
-    if title not in titles:
-        raise ValueError(unknown_name("section", title, titles))
-    return study.part(title)
+def _part(study: Study, *titles: str) -> Study:
+    """Some sections of a study."""
+    known = [section.title for section in study.sections]
+    for title in titles:
+        if title not in known:
+            raise ValueError(unknown_name("section", title, known))
+    return study.part(*titles)
 
 
 @dataclass
