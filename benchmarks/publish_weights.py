@@ -1,7 +1,7 @@
 """Publish trained models, by ``python benchmarks/publish_weights.py runs``.
 
 Copies the model of the first row with seed 0 of each study in the folder of studies, as unpacked from
-docs/results/records, to src/chimera_ssm/weights, and writes its card.
+docs/results/records, to src/chimera_ssm/weights, and writes its card. Runs of single recipes are beside the studies.
 """
 
 import json
@@ -39,6 +39,11 @@ MODELS = {
         "images/chimera-2d/seed-0",
         "12,000 images of Fashion-MNIST (Zalando, MIT licence), 28 × 28 pixels in patches of 4 × 4, six epochs.",
         "chimera reproduce images",
+    ),
+    "chimera_image_digits": Published(
+        "digits",
+        "scikit-learn's 1,797 digits (UCI, CC BY 4.0), 8 × 8 pixels, a pixel per node, fifteen epochs.",
+        "chimera train image/digits --out runs/digits",
     ),
     "chimera_image_mazes": Published(
         "mazes/chimera-undirected-grid/seed-0",

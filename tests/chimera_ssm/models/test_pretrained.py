@@ -31,7 +31,10 @@ def test_no_weights_at_all(tmp_path, monkeypatch):
         chimera.create_model("chimera_text_test", pretrained=True)
 
 
-TRAINED = ["chimera_graph_nci", "chimera_image_fashion_mnist", "chimera_image_mazes", "chimera_text_wikitext2"]
+TRAINED = [
+    "chimera_graph_nci", "chimera_image_digits", "chimera_image_fashion_mnist", "chimera_image_mazes",
+    "chimera_text_wikitext2",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TRAINED)
