@@ -204,7 +204,7 @@ STUDIES = {
         recipe=replace(find_recipe("text/recall"), eval_every=100_000),
         metric="accuracy",
         learning_rates=(1e-3, 3e-3),
-        sweep={"epochs": 2},
+        sweep={"epochs": 1},
         sections=(
             _sequences(
                 "recall",
