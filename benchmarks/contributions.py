@@ -1,6 +1,6 @@
 """What the resolvent contributes to each benchmark, as a Markdown table: python benchmarks/contributions.py.
 
-Reads the records of all studies in docs/results/records; a study without records is left out.
+Reads the records of all studies in docs/results/records; a comparison without records is left out.
 """
 
 import json
@@ -27,6 +27,17 @@ class Benchmark(NamedTuple):
 BENCHMARKS = (
     Benchmark("connected cells of mazes", "mazes", "top1", "chimera-undirected-grid", "chimera-l-i", ("ViT", "vit")),
     Benchmark("a node across a ring", "long-range", "accuracy", "chimera-exact", "chimera-l-i", ("GCN", "gcn")),
+    *(
+        Benchmark(f"{what}, log₁₀ of the squared error", "properties", "log10_mse", f"chimera-exact-{name}",
+                  f"chimera-l-i-{name}", ("GPS", f"gps-transformer-{name}"), percent=False)
+        for what, name in (("shortest paths", "distance"), ("eccentricity", "eccentricity"), ("diameter", "diameter"))
+    ),
+    Benchmark("a node 3 to 50 hops away", "transfer", "accuracy", "chimera-exact", "chimera-l-i",
+              ("GPS", "gps-transformer")),
+    Benchmark("the key of a tree's leaf, depths 2 to 6", "trees", "accuracy", "chimera-exact", "chimera-l-i",
+              ("GPS", "gps-transformer")),
+    Benchmark("associative recall", "sequences", "accuracy", "chimera-recall", "l-i-recall", ("BERT", "bert-recall")),
+    Benchmark("selective copying", "sequences", "accuracy", "chimera-copying", "l-i-copying", ("BERT", "bert-copying")),
     Benchmark("polar surface of molecules, Å²", "molecules", "mae", "chimera-exact", "chimera-l-i",
               ("GPS", "gps-transformer"), percent=False),
     Benchmark("functions of peptides, AP", "graphs", "ap", "chimera-exact", "chimera-l-i", ("GCN", "gcn")),
@@ -57,6 +68,8 @@ def main() -> None:
             continue
         with tarfile.open(path) as archive:
             a, b, c = (figures(archive, study, row, metric) for row in (ours, identity, baseline))
+        if not (a and b and c):
+            continue
         scale, sign = (100, 1) if percent else (1, -1)
         lead, deviation = sign * scale * (mean(a) - mean(b)), 2 * scale * (stdev(a) ** 2 + stdev(b) ** 2) ** 0.5
         cells = spread(a, scale), spread(b, scale), f"{lead:+.2f}", f"{deviation:.2f}", f"{name} {spread(c, scale)}"
