@@ -26,9 +26,7 @@ def pack(folder: Path) -> Path:
     with tarfile.open(target, "w:gz") as archive:
         for path in sorted(files):
             archive.add(path, path.relative_to(folder.parent))
-    print(
-        f"{target}: {len(files)} files, {target.stat().st_size / 1e6:.1f} MB; left out {len(unfinished)} unfinished runs"
-    )
+    print(f"{target}: {len(files)} files; {len(unfinished)} unfinished runs are left out")
     return target
 
 
