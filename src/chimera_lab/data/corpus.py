@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from chimera_lab.data.cache import cache_folder
+from chimera_lab.data.files import write_folder
 from chimera_lab.data.text_files import TEXT_SUFFIXES, as_documents, read_pieces, text_suffix
 
 _TESTS = ("test", "validation", "valid", "val", "dev")
@@ -97,11 +98,25 @@ def _digest(texts: Iterable[str]) -> str:
 def _wikitext2(text_column: str) -> Corpora:
     folder = cache_folder() / "wikitext-2"
     if not folder.is_dir():
-        raise ValueError(
-            f"WikiText-2 was looked for in {folder} and is not there: name the folder of its files train.txt, "
-            f"valid.txt and test.txt with --data FOLDER"
-        )
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        write_folder(folder, _write_wikitext2)
     return _folder(folder, text_column)
+
+
+def _write_wikitext2(folder: Path) -> None:
+    """Download WikiText-2, in words as for the published results, and write its three files."""
+    from datasets import load_dataset
+
+    try:
+        parts: Any = load_dataset("Salesforce/wikitext", "wikitext-2-v1")
+    except Exception as error:  # network, hub: of many kinds
+        raise ValueError(
+            f"WikiText-2 was looked for in {cache_folder() / 'wikitext-2'} and on the hub as Salesforce/wikitext "
+            f"({type(error).__name__}); name the folder of its files train.txt, valid.txt and test.txt with --data "
+            f"FOLDER"
+        ) from error
+    for part, name in (("train", "train"), ("validation", "valid"), ("test", "test")):
+        (folder / f"{name}.txt").write_text("".join(parts[part]["text"]), encoding="utf-8")
 
 
 def _folder(folder: Path, text_column: str) -> Corpora:

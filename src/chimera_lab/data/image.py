@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from chimera_lab.data.cache import cache_folder
+from chimera_lab.data.download import download
 from chimera_lab.data.image_files import SUFFIXES, as_tensor, open_image, read_idx, read_image
 from chimera_lab.data.mazes import NAMES, mazes
 from chimera_lab.data.pathfinder import pathfinder
@@ -24,6 +25,14 @@ FASHION_LABELS = (
 #: Images of a folder that are looked at for colours, and the beginnings of Pillow's names of modes without them.
 _LOOKED_AT, _GREY = 20, ("1", "L", "I", "F")
 FASHION_PACKAGE = "/usr/share/datasets/fashion-mnist"  # Debian's
+FASHION_ADDRESS = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
+#: MD5 of the files, as published with them.
+FASHION_FILES = {
+    "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+    "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+    "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+    "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+}
 
 
 class Images(Samples):
@@ -193,14 +202,13 @@ def _mazes(name: str, num_channels: int) -> ImageData:
 
 
 def _fashion_mnist(num_channels: int) -> ImageData:
-    places = Path(FASHION_PACKAGE), cache_folder() / "fashion-mnist"
-    for folder in places:
-        if folder.is_dir():
-            return _idx_folder(folder, num_channels)
-    raise ValueError(
-        f"Fashion-MNIST is neither in {' nor in '.join(map(str, places))}: install Debian's package "
-        f"dataset-fashion-mnist, or name the folder of its four idx files with --data FOLDER"
-    )
+    folder = Path(FASHION_PACKAGE)
+    if not folder.is_dir():
+        remedy = (
+            "install Debian's package dataset-fashion-mnist, or name the folder of the four files with --data FOLDER"
+        )
+        folder = download(FASHION_ADDRESS, FASHION_FILES, cache_folder() / "fashion-mnist", remedy)
+    return _idx_folder(folder, num_channels)
 
 
 def _idx_folder(folder: Path, num_channels: int) -> ImageData:
@@ -235,16 +243,30 @@ def _image_folder(folder: Path, num_channels: int) -> ImageData:
     test = next((folder / name for name in ("test", "val") if (folder / name).is_dir()), None)
     if not train.is_dir() or test is None:
         raise ValueError(
-            f"{folder} was looked at for train/<class>/<image> and test/ or val/ alike, or for idx files, and has "
-            f"{'no train/' if not train.is_dir() else 'neither test/ nor val/'}"
+            f"{folder} has {'no folder train' if not train.is_dir() else 'neither a folder test nor val'}, and no idx "
+            f"files; expected train/CLASS/IMAGE.png and test/CLASS/IMAGE.png{_advice(folder)}"
         )
     names = sorted(path.name for path in train.iterdir() if path.is_dir())
-    if not names:
-        raise ValueError(f"{train} has no folders: it should have one for each class")
+    if len(names) < 2:
+        raise ValueError(
+            f"{train} has {len(names)} folders, found {', '.join(names) or 'none'}: a classifier needs one folder for "
+            "each of at least two classes"
+        )
     strange = sorted(path.name for path in test.iterdir() if path.is_dir() and path.name not in names)
     if strange:
         raise ValueError(f"{test} has the class {strange[0]!r}, which {train} does not have")
     return ImageData(*(_files(part, names, num_channels) for part in (train, test)), tuple(names))
+
+
+def _advice(folder: Path) -> str:
+    """What to do with a folder that has a folder of images for each class."""
+    classes = sorted(
+        path.name for path in folder.iterdir() if path.is_dir() and path.name not in ("train", "test", "val")
+    )
+    if not classes:
+        return ""
+    found = ", ".join(classes[:3]) + ", …" * (len(classes) > 3)
+    return f". It has the folders {found}: if these are classes, move them into train, and a part of each into test"
 
 
 def _files(folder: Path, names: Sequence[str], num_channels: int) -> Images:

@@ -20,14 +20,16 @@ _STEPS = 4
 
 
 def expected_seconds(study: Study, folder: Path) -> dict[Path, float]:
-    """Seconds of each run of a study, by folder, if it had the machine for itself; evaluations are not included."""
+    """Seconds of each unfinished run of a study, by folder, if it had the machine for itself; without evaluations."""
     seconds = {}
     for name, recipe in study.recipes().items():
-        step = _seconds_per_step(recipe)
-        sweep = step * _steps(replace(recipe, **study.sweep, validation=study.validation))
-        seconds |= {run_folder(folder, name, f"lr-{lr:g}"): sweep for lr in study.learning_rates}
-        whole = step * _steps(recipe)
-        seconds |= {run_folder(folder, name, f"seed-{seed}"): whole for seed in range(study.seeds)}
+        held_out = replace(recipe, **study.sweep, validation=study.validation)
+        runs = {run_folder(folder, name, f"lr-{lr:g}"): held_out for lr in study.learning_rates}
+        runs |= {run_folder(folder, name, f"seed-{seed}"): recipe for seed in range(study.seeds)}
+        left = {run: settings for run, settings in runs.items() if not (run / "result.json").exists()}
+        if left:
+            step = _seconds_per_step(recipe)
+            seconds |= {run: step * _steps(settings) for run, settings in left.items()}
     return seconds
 
 

@@ -204,10 +204,15 @@ STUDIES = {
         sections=(
             Section(
                 NETWORKS,
-                _rows("peptides-func", _EXACT, _GCN, _GATED, _GPS, *_OTHERS)
-                + _known("peptides-func", _GINE, *_ELSEWHERE),
-                (_EXACT, _behind("peptides-func", _GCN, _GATED, _GPS, *_OTHERS)),
+                _rows("peptides-func", _EXACT, _GCN, _GATED, _GPS) + _known("peptides-func", _GINE, *_ELSEWHERE),
+                (_EXACT, _behind("peptides-func", _GCN, _GATED, _GPS)),
                 note=f"{_NOTE} {_SMALLER}",
+            ),
+            Section(
+                f"{NETWORKS}: {_FURTHER}",
+                _rows("peptides-func", _EXACT, *_OTHERS),
+                (_EXACT, _behind("peptides-func", *_OTHERS)),
+                note=_SMALLER,
             ),
             Section(
                 "Against GCN with edges inside",

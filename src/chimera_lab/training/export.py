@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 from chimera_lab.data.files import write_folder
 from chimera_lab.data.samples import contents
 from chimera_lab.training.module import TrainingModule
+from chimera_lab.training.recipe import Recipe
 from chimera_lab.training.run import Run
+from chimera_lab.training.settings import keys
 from chimera_lab.training.task import Task
 from chimera_ssm.models.base import ChimeraPreTrainedModel
 from chimera_ssm.models.card import write_card
@@ -27,8 +30,22 @@ def write_model_card(run: Run, module: TrainingModule, which: str) -> None:
     trained = {name: x for name, x in module.results.items() if not name.endswith("_ema")}
     # Of the best weights, those of an earlier evaluation, only the monitored metric is known.
     metrics = {"raw": trained, "ema": averaged}.get(which, {})
-    data = f"`{run.recipe.data}`, with the recipe `{run.name}`; config.yaml of the run has all settings."
-    write_card(module.model, run.model, data=data, metrics=metrics, command=f"chimera train {run.name}")
+    settings = _settings(run.recipe)
+    data = f"`{settings['data']}`, by `chimera train` with the recipe `{run.name}`."
+    write_card(module.model, run.model, data=data, metrics=metrics, settings=settings)
+
+
+def _settings(recipe: Recipe) -> dict[str, Any]:
+    """The data and all settings that differ from their defaults; of folders the names alone, since cards are shared."""
+    chosen = {
+        key.name: getattr(recipe, key.name)
+        for key in keys(type(recipe))
+        if key.name == "data" or getattr(recipe, key.name) != key.default
+    }
+    return {
+        name: Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
+        for name, value in chosen.items()
+    }
 
 
 def save_metadata(run: Run, module: TrainingModule) -> None:

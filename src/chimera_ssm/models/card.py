@@ -30,6 +30,7 @@ def card(
     data: str | None = None,
     metrics: Mapping[str, float] | None = None,
     command: str | None = None,
+    settings: Mapping[str, Any] | None = None,
     preset: str | None = None,
 ) -> str:
     """A model card: what the model is, how it is loaded, and, as far as known, its data and metrics.
@@ -39,6 +40,7 @@ def card(
         data: what it was trained on.
         metrics: on held-out data.
         command: that trained it.
+        settings: of the training, if no command says them all.
         preset: name by which `create_model` loads it.
     """
     name, task = type(model).__name__, _PIPELINES.get(type(model).__name__)
@@ -57,6 +59,9 @@ def card(
     lines += ["## Data", "", textwrap.fill(data or "Not recorded.", 120), ""]
     if command is not None:
         lines += ["Trained by:", "", f"    {command}", ""]
+    if settings:
+        lines += ["Settings of the training; those that are not named have their defaults:", ""]
+        lines += [*(f"    {key}: {value}" for key, value in settings.items()), ""]
     lines += ["## Metrics", ""]
     if metrics:
         lines += ["| metric | value |", "|---|---|", *(f"| {key} | {value:.4g} |" for key, value in metrics.items())]

@@ -96,9 +96,23 @@ def test_a_dry_run_trains_nothing(monkeypatch, tmp_path, capsys):
     assert not (tmp_path / "tiny").exists()
     assert cli.main(["reproduce", "tiny", "--out", str(tmp_path), "--dry-run", "--section", "Again"]) == 0
     assert "1 models, 2 training runs" in capsys.readouterr().out
-    both = ["--section", "Again", "--section", "Mixers"]
+    both = ["--section", "again", "--section", "Mixers"]
     assert cli.main(["reproduce", "tiny", "--out", str(tmp_path), "--dry-run", *both]) == 0
-    assert "2 models, 4 training runs" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "2 models, 4 training runs" in printed
+    assert "sections for --section, with the number of models: 'Mixers' 2, 'Again' 1" in printed
+
+
+@pytest.mark.parametrize(("load", "warns"), [(0.1, False), (1000.0, True)])
+def test_a_busy_machine_makes_the_estimate_too_high(load, warns, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, load, load))
+    monkeypatch.setattr(duration, "expected_seconds", lambda *_: {tmp_path: 60.0})
+    duration.announce("tiny", study(), tmp_path)
+    assert ("the estimate may be several times too high" in capsys.readouterr().out) == warns
+
+
+def test_sections_are_found_by_name(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(studies, "all_studies", lambda: {"tiny": study()})
     assert cli.main(["reproduce", "tiny", "--dry-run", "--section", "Mixer"]) == 2
     assert "unknown section 'Mixer', did you mean 'Mixers'?" in capsys.readouterr().err
 

@@ -111,25 +111,34 @@ def test_images_are_told_apart_by_their_files(picture_folder, idx_folder):
 
 def test_missing_data_are_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(images, "FASHION_PACKAGE", "/nowhere")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(ValueError, match=r"in /nowhere nor in .*/fashion-mnist: .* dataset-fashion-mnist, or name"):
+    monkeypatch.setattr(images, "FASHION_ADDRESS", "http://127.0.0.1:9")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(ValueError, match=r"could not be downloaded .*refused.*; .* dataset-fashion-mnist, or name"):
         load_images("fashion-mnist", 1)
     with pytest.raises(ValueError, match="there is no data set and no folder 'digit'"):
         load_images("digit", 1)
-    with pytest.raises(ValueError, match="has no train/"):
+    with pytest.raises(ValueError, match="has no folder train, and no idx files; expected train/CLASS"):
         load_images(str(tmp_path), 1)
     (tmp_path / "train").mkdir()
-    with pytest.raises(ValueError, match="has neither test/ nor val/"):
+    with pytest.raises(ValueError, match="has neither a folder test nor val"):
         load_images(str(tmp_path), 1)
     (tmp_path / "test" / "cat").mkdir(parents=True)
-    with pytest.raises(ValueError, match="has no folders: it should have one for each class"):
+    with pytest.raises(ValueError, match="has 0 folders, found none: a classifier needs one folder for each of at"):
         load_images(str(tmp_path), 1)
     (tmp_path / "train" / "dog").mkdir()
+    with pytest.raises(ValueError, match="has 1 folders, found dog: a classifier needs"):
+        load_images(str(tmp_path), 1)
+    (tmp_path / "train" / "fox").mkdir()
     with pytest.raises(ValueError, match="has the class 'cat', which"):
         load_images(str(tmp_path), 1)
     (tmp_path / "train" / "cat").mkdir()
     with pytest.raises(ValueError, match=r"there are no images in .*train: looked for .png"):
         load_images(str(tmp_path), 1)
+
+
+def test_folders_of_classes_without_parts_are_explained(picture_folder):
+    with pytest.raises(ValueError, match="It has the folders blue, red: if these are classes, move them into train"):
+        load_images(str(picture_folder / "train"), 1)
 
 
 def test_imagenet_without_a_network_names_the_folder_option(monkeypatch):

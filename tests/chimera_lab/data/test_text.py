@@ -207,6 +207,17 @@ def test_bad_files(what, tmp_path, vocabulary, cache):
     assert not list(cache.glob("*.part")), "what was begun is removed"
 
 
+def test_wikitext_is_downloaded_through_datasets(monkeypatch, vocabulary, cache):
+    import datasets
+
+    lines = {"text": ["", " = A title = \n", "", f" {SENTENCE} \n"]}
+    monkeypatch.setattr(datasets, "load_dataset", lambda *names: dict.fromkeys(("train", "validation", "test"), lines))
+    words = tuple(words_of("wikitext-2", vocabulary))
+    assert (cache / "wikitext-2" / "valid.txt").read_text() == f" = A title = \n {SENTENCE} \n"
+    monkeypatch.delattr(datasets, "load_dataset")  # the second time the files are there
+    assert tuple(words_of("wikitext-2", vocabulary)) == words
+
+
 def test_what_is_not_there(monkeypatch):
     import datasets
 

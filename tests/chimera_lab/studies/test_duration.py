@@ -28,3 +28,13 @@ def test_every_run_takes_time_in_proportion_to_its_steps(tmp_path, monkeypatch):
 def test_a_step_is_measured(tmp_path):
     seconds = expected_seconds(study(learning_rates=()), tmp_path)
     assert all(0 < time < 60 for time in seconds.values())
+
+
+def test_finished_runs_are_not_measured(tmp_path, monkeypatch):
+    value, measured = study(learning_rates=(), seeds=2), []
+    monkeypatch.setattr("chimera_lab.studies.duration._seconds_per_step", lambda r: measured.append(r.mixer) or 1.0)
+    for run in ("chimera/seed-0", "chimera/seed-1", "vit/seed-1"):
+        (tmp_path / run).mkdir(parents=True)
+        (tmp_path / run / "result.json").touch()
+    assert [*expected_seconds(value, tmp_path)] == [tmp_path / "vit" / "seed-0"]
+    assert measured == ["vit"]

@@ -30,6 +30,14 @@ def finished(tmp_path_factory):
     return run
 
 
+def test_the_model_card_has_all_settings_that_differ_from_the_defaults(finished):
+    text = (finished.model / "README.md").read_text(encoding="utf-8")
+    assert "`digits`, by `chimera train` with the recipe `image/tiny`." in text
+    for line in ("data: digits", "hidden_size: 16", "epochs: 3", "mixup: 0.3"):
+        assert f"\n    {line}\n" in text
+    assert "seed:" not in text  # its default
+
+
 # A run
 
 

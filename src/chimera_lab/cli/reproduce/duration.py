@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic
 
 from chimera_lab.studies.duration import expected_seconds
 from chimera_lab.studies.runner import count_steps
-from chimera_lab.studies.study import Study
+from chimera_lab.studies.study import Section, Study
 
 
 class Countdown:
@@ -40,6 +41,10 @@ def in_words(seconds: float) -> str:
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def _trained(section: Section) -> int:
+    return sum(row.changes is not None for row in section.rows)
+
+
 def announce(name: str, study: Study, folder: Path) -> Countdown:
     """Print how many runs there are, how long they take, and the data they need."""
     print(f"{name}: {study.doc}")
@@ -49,13 +54,24 @@ def announce(name: str, study: Study, folder: Path) -> Countdown:
     evaluations = count_steps(study) - runs - fine_tuning
     further = f", {fine_tuning} of fine-tuning" * bool(fine_tuning) + f", {evaluations} evaluations" * bool(evaluations)
     print(f"{len(study.rows)} models, {runs} training runs{further}", flush=True)
+    if len(study.shown) > 1:
+        titles = ", ".join(f"{section.title!r} {_trained(section)}" for section in study.shown)
+        print(f"sections for --section, with the number of models: {titles}")
     if study.is_papers_task:
         print(f"at the paper's scale: `chimera plan {study.recipe_name}` estimates time, memory and price on GPUs")
         return Countdown({})
-    print("measuring a few training steps of each model …", flush=True)
-    seconds = expected_seconds(study, folder)
-    countdown = Countdown({run: time for run, time in seconds.items() if not (run / "result.json").exists()})
+    load, cores = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0, os.cpu_count() or 1
+    print("measuring a few training steps of each model that is left …", flush=True)
+    countdown = Countdown(expected_seconds(study, folder))
+    if not countdown.count:
+        print("all training runs are finished")
+        return countdown
     print(
         f"{countdown.count} training runs are left, about {in_words(countdown.total)} if this machine does nothing else"
     )
+    if load > cores / 2:
+        print(
+            f"other processes use this machine now (load {load:.1f} on {cores} cores): the estimate may be several "
+            "times too high"
+        )
     return countdown

@@ -85,11 +85,11 @@ def _run_studies(args: argparse.Namespace) -> None:
 
 def _part(study: Study, *titles: str) -> Study:
     """Some sections of a study."""
-    known = [section.title for section in study.sections]
+    known = {section.title.casefold(): section.title for section in study.sections}
     for title in titles:
-        if title not in known:
-            raise ValueError(unknown_name("section", title, known))
-    return study.part(*titles)
+        if title.casefold() not in known:
+            raise ValueError(unknown_name("section", title, known.values()))
+    return study.part(*(known[title.casefold()] for title in titles))
 
 
 @dataclass
