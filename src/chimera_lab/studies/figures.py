@@ -33,8 +33,8 @@ def against_distance(study: Study, results: Mapping[str, RowResult], folder: Pat
             values = {title: known(results[name].figures[title][study.metric]) for title in titles}
             places = [int(title.split()[0]) for title in titles if values[title]]
             middle, spread = ([100 * f(v) for v in values.values() if v] for f in (mean, pstdev))
-            style = {"linewidth": 1 + 0.5 * above, "markersize": 3 + 0.5 * above, "color": colours[name]}
-            axes.errorbar(places, middle, spread, label=name, marker="o", capsize=2, elinewidth=1, **style)
+            line = axes.errorbar(places, middle, spread, label=name, color=colours[name], capsize=2, elinewidth=1)
+            line[0].set(marker="o", linewidth=1 + 0.5 * above, markersize=3 + 0.5 * above)
         axes.set(xlabel=" ".join(titles[0].split()[1:]), ylim=(0, 105))
     panels[0].set(ylabel=f"{study.metric}, %")
     labels = {text: line for axes in panels for line, text in zip(*axes.get_legend_handles_labels(), strict=True)}
