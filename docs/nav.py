@@ -11,7 +11,8 @@ _ENTRY = re.compile(r"^::: (\S+)$", re.MULTILINE)
 
 def on_config(config: Any) -> Any:
     """Put docs/results/*.md before the last section."""
-    pages = sorted(path.name for path in Path(config.docs_dir, "results").glob("*.md"))
+    names = (path.name for path in Path(config.docs_dir, "results").glob("*.md"))
+    pages = sorted(names, key=lambda name: (name != "index.md", name))
     if pages:
         config.nav.insert(-1, {"Results": [f"results/{page}" for page in pages]})
     return config
