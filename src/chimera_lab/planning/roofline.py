@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -17,12 +18,14 @@ from torch import Tensor
 
 from chimera_lab.planning.hardware import GIGA, GPUS, Hardware
 from chimera_lab.planning.kernels import launches_of_graphs, matmul_precision
+from chimera_lab.planning.mixes import MixCall
 from chimera_lab.planning.traffic import Traffic
+from chimera_ssm.gpu.availability import assume_gpu
 from chimera_ssm.gpu.launch import Launch, recorded_launches
-from chimera_ssm.ops.scan import triton as scan
-from chimera_ssm.ops.sweep import triton as sweep
-from chimera_ssm.ops.terms import Term
+from chimera_ssm.ops import Solver, mix
+from chimera_ssm.ops.custom_ops import solver_of
 from chimera_ssm.topology import Grid, Line, Topology
+from chimera_ssm.topology.registry import topology_of
 
 
 class Case(NamedTuple):
@@ -49,12 +52,14 @@ class Work:
     """What a pass of a mix does, and the time that it would take.
 
     Attributes:
+        kernels: launches of our kernels.
         launches: of our kernels and of PyTorch's.
         bytes_moved: by both.
         flops: of the matrix products of our kernels, padding included.
         seconds: estimated.
     """
 
+    kernels: int
     launches: int
     bytes_moved: float
     flops: float
@@ -88,21 +93,48 @@ def _row(case: str, name: str, work: Work, attention: str) -> str:
 
 def passes_of(case: Case, device: Hardware) -> tuple[Work, Work]:
     """The work of the forward and the backward pass."""
-    meta, T = torch.device("meta"), case.topologies[0].num_nodes
+    T = case.topologies[0].num_nodes
 
     def tensor(*shape: int) -> Tensor:
-        return torch.empty(case.Z, *shape, device=meta, requires_grad=True)
+        return torch.empty(case.Z, *shape, device="meta", requires_grad=True)
 
     C, B, V = tensor(1, T, case.N), tensor(1, T, case.N), tensor(case.H, T, case.P)
     weights, scales = ([tensor(case.H, n) for n in sizes] for sizes in _sizes(case.topologies))
-    terms = [Term(t, w, C, B, s, "") for t, w, s in zip(case.topologies, weights, scales, strict=True)]
-    mix = scan.mix_by_state if isinstance(case.topologies[0], Line) else sweep.mix
-    with matmul_precision("high"):
+    count = len(case.topologies)
+    return passes_of_mix(case.topologies, [V, *weights, *[C] * count, *[B] * count, *scales], None, device)
+
+
+def passes_of_mix(
+    topologies: list[Topology], tensors: list[Tensor], solver: Solver | None, device: Hardware, precision: str = "high"
+) -> tuple[Work, Work]:
+    """The work of both passes of a mix of V, weights, Cs, Bs and scales on ``meta``, as on a GPU.
+
+    ``precision`` is that of products of float32.
+    """
+    V, *rest = tensors
+    n = len(topologies)
+    weights, Cs, Bs, scales = (rest[k : k + n] for k in range(0, 4 * n, n))
+    distinct = list({id(x): x for x in tensors}.values())
+    with assume_gpu(), matmul_precision(precision):
         with recorded_launches() as forward, Traffic() as of_forward:
-            y = mix(terms, V)
+            y = mix(topologies, weights, Cs, Bs, V, scales or None, solver)
         with recorded_launches() as backward, Traffic() as of_backward:
-            torch.autograd.grad(y, [V, C, B, *weights, *scales], torch.empty_like(y))
+            torch.autograd.grad(y, distinct, torch.empty_like(y))
     return _work(forward, of_forward, device), _work(backward, of_backward, device)
+
+
+@lru_cache(maxsize=256)
+def mix_seconds(call: MixCall, micro: int, samples: int, device: Hardware, precision: str) -> float | None:
+    """Estimated seconds of both passes of a mix with ``micro`` samples, which was seen with ``samples``.
+
+    ``None`` if there are no Triton kernels for it.
+    """
+    topologies = [topology_of(name) for name in call.topologies.split(";")]
+    try:
+        passes = passes_of_mix(topologies, call.tensors(micro, samples), solver_of(call.solver), device, precision)
+    except (NotImplementedError, RuntimeError):  # it looks at values, as solvers do that pivot
+        return None
+    return sum(work.seconds for work in passes) if passes[0].kernels else None
 
 
 def _sizes(topologies: list[Topology]) -> tuple[list[int], list[int]]:
@@ -117,13 +149,16 @@ def _work(launches: list[Launch], others: Traffic, device: Hardware) -> Work:
     rates = [_rate(launch, device) for launch in launches]
     products = [n / (device.matmul_efficiency * rate) for n, rate in zip(flops, rates, strict=True)]
     ours = [max(a, b / bandwidth, device.launch_seconds) for a, b in zip(products, moved, strict=True)]
-    theirs = max(others.bytes_moved / bandwidth, others.operations * device.launch_seconds)
-    return Work(len(launches) + others.operations, sum(moved) + others.bytes_moved, sum(flops), sum(ours) + theirs)
+    half, single = others.half_flops / device.half_rate, others.single_flops / device.tf32_rate
+    theirs = (half + single) / device.matmul_efficiency + others.bytes_moved / bandwidth
+    theirs = max(theirs, others.operations * device.launch_seconds)
+    count = len(launches)
+    return Work(count, count + others.operations, sum(moved) + others.bytes_moved, sum(flops), sum(ours) + theirs)
 
 
 def _rate(launch: Launch, device: Hardware) -> float:
-    """FLOP/s of the products of a kernel: those of tf32 are half of those in 16 bits."""
-    return device.half_rate / 2 if launch.constants.get("PREC") == "tf32" else device.single_rate
+    """FLOP/s of the products of a kernel."""
+    return device.tf32_rate if launch.constants.get("PREC") == "tf32" else device.single_rate
 
 
 def _attention_seconds(case: Case, device: Hardware) -> tuple[float, float]:
