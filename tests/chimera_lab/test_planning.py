@@ -92,9 +92,10 @@ def test_flops_of_a_grid_are_those_of_its_blocks():
     forward, _ = launches_of_grids(Case(32, 16, torch.float32, "high", (3, 14)), Z=1, H=2)
     assert [launch.kernel.__name__ for launch in forward] == ["row_masks", "grid_outputs"]
     flops = [kernel_flops(launch) for launch in forward]
-    assert flops[0] == 0
+    assert flops[0] == (0, 0, 0)
     heads, dags, rows, nodes, width = 2, 4, 3, 64, 16
-    assert flops[1] == 2 * heads * dags * rows * nodes * width * (width + 32 + 16)
+    visited = 2 * heads * dags * rows * nodes * width
+    assert flops[1] == (visited * (32 + 16), visited * width, 0)
 
 
 def test_products_of_a_model_are_those_of_its_layers():

@@ -19,12 +19,15 @@ class Shape(NamedTuple):
     size: tuple[int, ...]
     dtype: torch.dtype
     number: int
+    contiguous: bool = True
 
     def made(self, micro: int, samples: int, own: int) -> Tensor:
         """A tensor on ``meta`` with ``micro`` samples for ``samples``, if it has more dimensions than its ``own``."""
         first, *rest = self.size
         size = (first * micro // samples, *rest) if len(self.size) > own else self.size
-        return torch.empty(size, dtype=self.dtype, device="meta", requires_grad=True)
+        *rows, columns = size
+        x = torch.empty(*rows, columns + (not self.contiguous), dtype=self.dtype, device="meta")
+        return x[..., :columns].requires_grad_()
 
 
 class MixCall(NamedTuple):
@@ -45,7 +48,7 @@ class MixCall(NamedTuple):
         numbers: dict[int, int] = {}
 
         def shape(x: Tensor) -> Shape:
-            return Shape(tuple(x.shape), x.dtype, numbers.setdefault(id(x), len(numbers)))
+            return Shape(tuple(x.shape), x.dtype, numbers.setdefault(id(x), len(numbers)), x.is_contiguous())
 
         return cls(shape(V), *(tuple(map(shape, tensors)) for tensors in lists), topologies, solver)
 

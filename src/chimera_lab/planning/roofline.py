@@ -146,19 +146,24 @@ def _work(launches: list[Launch], others: Traffic, device: Hardware) -> Work:
     bandwidth = device.bandwidth_efficiency * device.bandwidth
     moved = [sum(x.numel() * x.element_size() for x in launch.args if isinstance(x, Tensor)) for launch in launches]
     flops = [kernel_flops(launch) for launch in launches]
-    rates = [_rate(launch, device) for launch in launches]
-    products = [n / (device.matmul_efficiency * rate) for n, rate in zip(flops, rates, strict=True)]
+    rates = [_rates(launch, device) for launch in launches]
+    quotients = [sum(n / rate for n, rate in zip(*pair, strict=True)) for pair in zip(flops, rates, strict=True)]
+    products = [seconds / device.matmul_efficiency for seconds in quotients]
     ours = [max(a, b / bandwidth, device.launch_seconds) for a, b in zip(products, moved, strict=True)]
     half, single = others.half_flops / device.half_rate, others.single_flops / device.tf32_rate
     theirs = (half + single) / device.matmul_efficiency + others.bytes_moved / bandwidth
     theirs = max(theirs, others.operations * device.launch_seconds)
     count = len(launches)
-    return Work(count, count + others.operations, sum(moved) + others.bytes_moved, sum(flops), sum(ours) + theirs)
+    return Work(
+        count, count + others.operations, sum(moved) + others.bytes_moved, sum(map(sum, flops)), sum(ours) + theirs
+    )
 
 
-def _rate(launch: Launch, device: Hardware) -> float:
+def _rates(launch: Launch, device: Hardware) -> Flops:
     """FLOP/s of the products of a kernel."""
-    return device.tf32_rate if launch.constants.get("PREC") == "tf32" else device.single_rate
+    single = device.tf32_rate if launch.constants.get("PREC") == "tf32" else device.single_rate
+    half = str(launch.constants.get("LOW")) in ("bf16", "fp16")
+    return Flops(device.half_rate if half else single, single, device.single_rate)
 
 
 def _attention_seconds(case: Case, device: Hardware) -> tuple[float, float]:
@@ -176,11 +181,25 @@ def _attention_seconds(case: Case, device: Hardware) -> tuple[float, float]:
 # FLOPs of each kernel
 
 
-def kernel_flops(launch: Launch) -> float:
-    """FLOPs of the matrix products of a launch, padding included."""
+class Flops(NamedTuple):
+    """FLOPs of matrix products, padding included; or FLOP/s.
+
+    Attributes:
+        operands: of V, B, C and their gradients, in their dtype, or float32 as PyTorch's setting says.
+        masks: of masks alone: float32 as PyTorch's setting says.
+        full: in full float32.
+    """
+
+    operands: float = 0.0
+    masks: float = 0.0
+    full: float = 0.0
+
+
+def kernel_flops(launch: Launch) -> Flops:
+    """FLOPs of a launch."""
     named = dict(zip(launch.kernel.arg_names, launch.args, strict=False)) | launch.constants
     formula = _FLOPS.get(launch.kernel.__name__)
-    return 0.0 if formula is None else formula(SimpleNamespace(programs=prod(launch.grid), **named))
+    return Flops() if formula is None else formula(SimpleNamespace(programs=prod(launch.grid), **named))
 
 
 def _visits(a: SimpleNamespace) -> float:
@@ -195,30 +214,35 @@ def _of_rows(a: SimpleNamespace, *widths: int) -> float:
     return 2 * _visits(a) * a.BI * a.WP * sum(widths)
 
 
-def _of_outputs(a: SimpleNamespace) -> float:
+def _of_outputs(a: SimpleNamespace) -> Flops:
     through_states = a.NB * a.BN * a.BP if a.STATES else 0
-    return 2 * a.programs * a.Q * (a.Q * a.NB * a.BN + a.each * (a.Q * a.BP + through_states))
+    return Flops(2 * a.programs * a.Q * (a.Q * a.NB * a.BN + a.each * (a.Q * a.BP + through_states)))
 
 
-def _of_keys(a: SimpleNamespace) -> float:
+def _of_keys(a: SimpleNamespace) -> Flops:
     through_states = a.PB * a.BP * a.BN if a.STATES else 0
-    return 2 * a.programs * a.Q * a.each * (a.Q * (a.PB * a.BP + a.BN) + through_states)
+    return Flops(2 * a.programs * a.Q * a.each * (a.Q * (a.PB * a.BP + a.BN) + through_states))
 
 
-def _of_inverse(a: SimpleNamespace) -> float:
+def _of_weights(a: SimpleNamespace) -> Flops:
+    operands = a.NB * a.BN + a.each * a.PB * a.BP
+    return Flops(2 * a.programs * a.Q**2 * operands, full=2 * a.programs * a.each * a.Q**3)
+
+
+def _of_inverse(a: SimpleNamespace) -> Flops:
     columns = -(-a.S // a.BC) * a.BC
-    return 2 * a.programs * -(-a.S // 16) * 16 * a.SP * (columns + 16)
+    return Flops(full=2 * a.programs * -(-a.S // 16) * 16 * a.SP * (columns + 16))
 
 
-_FLOPS: dict[str, Callable[[SimpleNamespace], float]] = {
-    "grid_outputs": lambda a: a.PB * _of_rows(a, a.WP, a.NB * a.BN, a.BP),
-    "grid_value_gradients": lambda a: a.PB * _of_rows(a, a.WP, a.NB * a.BN, a.BP),
-    "grid_key_gradients": lambda a: a.NB * _of_rows(a, a.WP, a.PB * a.BP, a.BN),
-    "grid_weight_gradients": lambda a: _of_rows(a, 2 * a.WP, a.NB * a.BN, a.PB * a.BP),
-    "chunk_states": lambda a: 2 * a.programs * a.Q * a.BN * a.BP,
+_FLOPS: dict[str, Callable[[SimpleNamespace], Flops]] = {
+    "grid_outputs": lambda a: Flops(_of_rows(a, a.PB * a.NB * a.BN, a.PB * a.BP), _of_rows(a, a.PB * a.WP)),
+    "grid_value_gradients": lambda a: Flops(_of_rows(a, a.PB * a.NB * a.BN, a.PB * a.BP), _of_rows(a, a.PB * a.WP)),
+    "grid_key_gradients": lambda a: Flops(_of_rows(a, a.NB * a.PB * a.BP, a.NB * a.BN), _of_rows(a, a.NB * a.WP)),
+    "grid_weight_gradients": lambda a: Flops(_of_rows(a, a.NB * a.BN, a.PB * a.BP), _of_rows(a, 2 * a.WP)),
+    "chunk_states": lambda a: Flops(2 * a.programs * a.Q * a.BN * a.BP),
     "chunk_outputs": _of_outputs,
     "chunk_value_gradients": _of_outputs,
     "chunk_key_gradients": _of_keys,
-    "chunk_weight_gradients": lambda a: 2 * a.programs * a.Q**2 * (a.NB * a.BN + a.each * (a.PB * a.BP + a.Q)),
+    "chunk_weight_gradients": _of_weights,
     "invert": _of_inverse,
 }

@@ -74,6 +74,24 @@ def check_mix(topology, solver, dtype, width=N, channels=P):
     assert_same(found, expected, arguments, references, dtype)
 
 
+def check_half(topologies, bound=1e-2):
+    """The mix of V, B and C in bfloat16 has a small relative root mean square error, and so have all gradients."""
+    given = [inputs(t, torch.float32, 16, 16) for t in topologies]
+    C, B, V = (x.detach().bfloat16().requires_grad_() for x in given[0][1:4])
+    weights, scales = [x[0] for x in given], [x[4] for x in given]
+    tensors, n = [V, C, B, *weights, *scales], len(topologies)
+    references = [x.detach().double().requires_grad_() for x in tensors]
+    found = chimera.mix(topologies, weights, [C] * n, [B] * n, V, scales)
+    terms = zip(topologies, references[3 : 3 + n], references[3 + n :], strict=True)
+    expected = sum(reference_mix(reference_mask(t, w), *references[1:3], references[0], s) for t, w, s in terms)
+    grad = torch.randn(expected.shape, generator=torch.Generator().manual_seed(2)).bfloat16()
+    gradients = torch.autograd.grad(found, tensors, grad)
+    assert [x.dtype for x in (found, *gradients)] == [torch.bfloat16] * 4 + [torch.float32] * 2 * n
+    pairs = zip((found, *gradients), (expected, *torch.autograd.grad(expected, references, grad.double())), strict=True)
+    for a, b in pairs:
+        assert (a.double() - b).square().mean().sqrt() < bound * b.square().mean().sqrt()
+
+
 def force_form(monkeypatch, form):
     """Whatever is chosen, or was chosen before for the same topology."""
     forced = {"mask": verbs.mix_by_mask, "state": verbs.mix_by_state}[form]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from chimera_ssm.gpu.launch import launch, triton_operator
 from chimera_ssm.gpu.matmul import low_dtype, precision, uses_tensor_cores
-from chimera_ssm.ops.autograd import double_backward_via, save_arguments, split_args, values_wanted
+from chimera_ssm.ops.autograd import double_backward_via, in_float32, save_arguments, split_args, values_wanted
 from chimera_ssm.ops.dispatch import Operation
 from chimera_ssm.ops.mixing import add_masks
 from chimera_ssm.ops.sweep import triton_kernels as kernels
@@ -52,7 +52,7 @@ class _GridMix(torch.autograd.Function):
         return _forward_operator(V, *stacked, *directions(topologies)) if values_wanted() else torch.empty_like(V)
 
     @staticmethod
-    @double_backward_via(_plain)
+    @double_backward_via(in_float32(_plain))
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         V, _, *stacked = ctx.saved_tensors
         dV, *gradients = _backward_operator(*grads, V, *stacked, *directions(ctx.others[1]))

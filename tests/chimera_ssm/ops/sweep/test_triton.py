@@ -12,7 +12,7 @@ from chimera_ssm.gpu.launch import recorded_launches
 from chimera_ssm.ops.reference import reference_mask, reference_mix
 from chimera_ssm.ops.sweep import triton as sweep
 from chimera_ssm.ops.terms import Term
-from tests.chimera_ssm.ops.comparison import assert_same
+from tests.chimera_ssm.ops.comparison import assert_same, check_half
 
 interpreted = pytest.mark.skipif(not is_interpreted(), reason="make test-gpu runs it in Triton's interpreter")
 ALL = (0, 0), (0, 1), (1, 0), (1, 1)
@@ -98,6 +98,15 @@ def test_several_blocks_of_states_and_channels(N, P):
 def test_programs_share_their_tasks(monkeypatch):
     monkeypatch.setattr(sweep, "_PROGRAMS", 3)
     check(dags_of((5, 2), ALL[1:3]), H=2)
+
+
+@interpreted
+def test_mix_takes_16_bits_as_they_are(monkeypatch):
+    calls = []
+    monkeypatch.setattr(sweep, "_forward_operator", lambda *args: calls.append(args) or sweep.grid_forward(*args))
+    check_half(dags_of((5, 7), ALL))
+    ((V, weight, _, C, *_),) = calls
+    assert (V.dtype, C.dtype, weight.dtype) == (torch.bfloat16, torch.bfloat16, torch.float32)
 
 
 @interpreted
