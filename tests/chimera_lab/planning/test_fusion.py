@@ -1,11 +1,19 @@
 """Counts of compiled functions against counts by hand."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.nn.functional import rms_norm, softmax
 
+from chimera_lab.planning.count import SmallStep, count_with_kernels
 from chimera_lab.planning.fusion import GraphCounts, trace
-from chimera_ssm import Line, mix
+from chimera_lab.planning.synthetic_data import task_without_data
+from chimera_lab.recipes import find_recipe
+from chimera_ssm import Line, batch, mix
+from chimera_ssm.gpu.availability import assume_gpu
+from chimera_ssm.nn import Block, Chimera
+from tests import zoo
 
 X, W = torch.randn(64, 32), torch.randn(32, 32)
 BYTES = X.nbytes
@@ -69,6 +77,27 @@ def test_mixes_are_listed():
     tensors = call.tensors(micro=6, samples=3)
     assert [tuple(x.shape) for x in tensors] == [(6, 2, 8, 16), (6, 2, 7), *[(6, 1, 8, 4)] * 2]
     assert tensors[2] is tensors[3]  # C, given twice
+
+
+@pytest.mark.parametrize("name", ["image/imagenet", "text/c4", "image/imagenet-vit", "text/c4-bert"])
+def test_models_have_no_graph_breaks_on_a_gpu(name):
+    recipe = replace(find_recipe(name, "paper"), hidden_size=128, num_heads=2, num_hidden_layers=2)
+    step = SmallStep(recipe, task_without_data(recipe), 2, 2, torch.bfloat16)
+    found = count_with_kernels(step, compiled=True)  # an error at a graph break
+    is_ours = recipe.mixer == "chimera"
+    assert len(found.mixes) == (2 if is_ours else 0)
+    assert all(x.dtype == torch.bfloat16 for call in found.mixes for x in (call.V, *call.Cs, *call.Bs))
+    assert all(x.contiguous for call in found.mixes for x in (call.V, *call.Cs, *call.Bs))
+    assert all(x.dtype == torch.float32 for call in found.mixes for x in (*call.weights, *call.scales))
+
+
+def test_a_batch_of_small_graphs_has_no_graph_breaks_on_a_gpu():
+    topology = batch([zoo.molecule(20), zoo.molecule(7)])
+    block, x = Block(32, Chimera(32, num_heads=2, state_size=4)), torch.randn(topology.num_nodes, 32)
+    counts = GraphCounts()
+    with assume_gpu():
+        trace(block, counts, x, topology)
+    assert len(counts.mixes) == 1
 
 
 def test_a_graph_break_is_an_error():
