@@ -50,6 +50,7 @@ GRIDS = (
     Case(96, 64, torch.bfloat16, "high", (14, 14)),
     Case(96, 64, torch.float32, "high", (14, 14)),
     Case(96, 64, torch.float32, "highest", (14, 14)),
+    Case(64, 128, torch.bfloat16, "high", (14, 14)),
     Case(64, 64, torch.bfloat16, "high", (32, 32)),
     Case(64, 64, torch.float32, "highest", (32, 32)),
     Case(64, 64, torch.bfloat16, "high", (64, 64)),

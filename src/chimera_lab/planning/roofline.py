@@ -151,12 +151,12 @@ def _work(launches: list[Launch], others: Traffic, device: Hardware) -> Work:
     products = [seconds / device.matmul_efficiency for seconds in quotients]
     ours = [max(a, b / bandwidth, device.launch_seconds) for a, b in zip(products, moved, strict=True)]
     half, single = others.half_flops / device.half_rate, others.single_flops / device.tf32_rate
-    theirs = (half + single) / device.matmul_efficiency + others.bytes_moved / bandwidth
+    theirs = max((half + single) / device.matmul_efficiency, others.product_bytes / bandwidth)
+    theirs += others.bytes_moved / bandwidth
     theirs = max(theirs, others.operations * device.launch_seconds)
     count = len(launches)
-    return Work(
-        count, count + others.operations, sum(moved) + others.bytes_moved, sum(map(sum, flops)), sum(ours) + theirs
-    )
+    bytes_moved = sum(moved) + others.bytes_moved + others.product_bytes
+    return Work(count, count + others.operations, bytes_moved, sum(map(sum, flops)), sum(ours) + theirs)
 
 
 def _rates(launch: Launch, device: Hardware) -> Flops:
@@ -214,6 +214,12 @@ def _of_rows(a: SimpleNamespace, *widths: int) -> float:
     return 2 * _visits(a) * a.BI * a.WP * sum(widths)
 
 
+def _of_stored(a: SimpleNamespace) -> Flops:
+    """Masks of DAGs with the same vertical direction are added in pairs before the product."""
+    pairs = -(-a.downs // 2) - (a.downs - a.D) // 2
+    return Flops(a.PB * _of_rows(a, a.BP) * pairs / a.D, a.PB * _of_rows(a, 2 * a.WP) * pairs / a.D)
+
+
 def _of_outputs(a: SimpleNamespace) -> Flops:
     through_states = a.NB * a.BN * a.BP if a.STATES else 0
     return Flops(2 * a.programs * a.Q * (a.Q * a.NB * a.BN + a.each * (a.Q * a.BP + through_states)))
@@ -237,8 +243,13 @@ def _of_inverse(a: SimpleNamespace) -> Flops:
 _FLOPS: dict[str, Callable[[SimpleNamespace], Flops]] = {
     "grid_outputs": lambda a: Flops(_of_rows(a, a.PB * a.NB * a.BN, a.PB * a.BP), _of_rows(a, a.PB * a.WP)),
     "grid_value_gradients": lambda a: Flops(_of_rows(a, a.PB * a.NB * a.BN, a.PB * a.BP), _of_rows(a, a.PB * a.WP)),
+    "stored_outputs": _of_stored,
+    "stored_value_gradients": _of_stored,
+    "stored_score_gradients": lambda a: Flops(masks=_of_rows(a, a.WP)),
     "grid_key_gradients": lambda a: Flops(_of_rows(a, a.NB * a.PB * a.BP, a.NB * a.BN), _of_rows(a, a.NB * a.WP)),
-    "grid_weight_gradients": lambda a: Flops(_of_rows(a, a.NB * a.BN, a.PB * a.BP), _of_rows(a, 2 * a.WP)),
+    "grid_weight_gradients": lambda a: Flops(
+        0.0 if a.STORED else _of_rows(a, a.NB * a.BN, a.PB * a.BP), _of_rows(a, 2 * a.WP)
+    ),
     "chunk_states": lambda a: Flops(2 * a.programs * a.Q * a.BN * a.BP),
     "chunk_outputs": _of_outputs,
     "chunk_value_gradients": _of_outputs,

@@ -69,7 +69,7 @@ class Traffic(TorchDispatchMode):
     def __init__(self, mixes: list[MixCall] | None = None) -> None:
         super().__init__()
         self.mixes = mixes
-        self.half_flops = self.single_flops = self.bytes_moved = 0.0
+        self.half_flops = self.single_flops = self.bytes_moved = self.product_bytes = 0.0
         self.operations = self.live_bytes = self.activation_bytes = self.largest_bytes = 0
         self._known: set[int] = set()
 
@@ -107,6 +107,7 @@ class Traffic(TorchDispatchMode):
             else:
                 self.single_flops += flops
             if not is_memory_bound(kind):
+                self.product_bytes += sum(tensor_bytes(x) for x in (*read, *written))
                 return
         if kind.__name__ in _PICKING:
             read = written
