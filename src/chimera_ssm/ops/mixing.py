@@ -42,7 +42,7 @@ def takes_half(form: str, terms: list[Term], V: Tensor) -> bool:
     if V.dtype not in (torch.bfloat16, torch.float16) or any(x.dtype != V.dtype for x in operands):
         return False
     found = dispatch.find(f"mix_by_{form}", _algorithm(terms), terms, V)
-    return found is not None and found.backend == "triton"
+    return found is not None and found.takes_half
 
 
 def _algorithm(terms: list[Term]) -> str:

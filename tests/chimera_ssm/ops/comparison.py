@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import chimera_ssm as chimera
 from chimera_ssm.ops import functional as verbs
@@ -112,3 +113,18 @@ def assert_finite(topology, weight, *features):
 def features(num_nodes, dtype=torch.float32, heads=2):
     """C, B and V."""
     return [torch.randn(n, num_nodes, k, dtype=dtype) for n, k in ((1, 4), (1, 4), (heads, 4))]
+
+
+class Computing(TorchDispatchMode):
+    """Names of the operations of PyTorch that compute something, and so launch a kernel on a GPU."""
+
+    FREE = ("empty", "empty_like", "new_empty", "detach", "unbind", "_unsafe_view", "promote_types")
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        self.names += [] if func.is_view or name in self.FREE else [name]
+        return func(*args, **(kwargs or {}))

@@ -289,7 +289,7 @@ def _summed(x: Tensor, dim: int) -> Tensor:
 
 #: A line of one chunk is computed through its mask, a longer one through states as well.
 OPERATIONS = {
-    "mix_by_mask": Operation(mix_by_state),
-    "mix_by_state": Operation(mix_by_state),
+    "mix_by_mask": Operation(mix_by_state, takes_half=True),
+    "mix_by_state": Operation(mix_by_state, takes_half=True),
     "mix_with_states": Operation(mix_with_states),
 }

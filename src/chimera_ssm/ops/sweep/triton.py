@@ -103,4 +103,4 @@ def grid_backward(
 _forward_operator, _backward_operator = triton_operator(grid_forward), triton_operator(grid_backward)
 
 
-OPERATIONS = {"mix_by_mask": Operation(mix, supports), "mix_by_state": Operation(mix, supports)}
+OPERATIONS = dict.fromkeys(("mix_by_mask", "mix_by_state"), Operation(mix, supports, takes_half=True))
