@@ -7,7 +7,7 @@ READY := .venv/.ready
 FUZZ ?= --cases 10000 --threads 1,2
 
 # Tests of Triton kernels, in Triton's interpreter.
-GPU_TESTS := tests/chimera_ssm/gpu $(wildcard tests/chimera_ssm/ops/*/test_triton.py)
+GPU_TESTS := tests/chimera_ssm/gpu $(wildcard tests/chimera_ssm/ops/*/test_triton*.py)
 
 .PHONY: demo test test-fast test-gpu fuzz mutations lint docs clean
 

@@ -13,10 +13,19 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from chimera_lab import cli
-from chimera_lab.planning.count import StepCounts, count, count_step
+from chimera_lab.planning.count import (
+    SmallStep,
+    StepCounts,
+    Target,
+    count,
+    count_step,
+    count_with_kernels,
+    seconds_of_mixes,
+)
 from chimera_lab.planning.estimate import estimate, passes
 from chimera_lab.planning.hardware import GPUS, find_gpu
 from chimera_lab.planning.launch import slurm, torchrun
+from chimera_lab.planning.mixes import MixCall, Shape
 from chimera_lab.planning.synthetic_data import GRAPHS, task_without_data
 from chimera_lab.planning.traffic import Traffic
 from chimera_lab.recipes import find_recipe
@@ -83,9 +92,10 @@ def test_flops_of_a_grid_are_those_of_its_blocks():
     forward, _ = launches_of_grids(Case(32, 16, torch.float32, "high", (3, 14)), Z=1, H=2)
     assert [launch.kernel.__name__ for launch in forward] == ["row_masks", "grid_outputs"]
     flops = [kernel_flops(launch) for launch in forward]
-    assert flops[0] == 0
+    assert flops[0] == (0, 0, 0)
     heads, dags, rows, nodes, width = 2, 4, 3, 64, 16
-    assert flops[1] == 2 * heads * dags * rows * nodes * width * (width + 32 + 16)
+    visited = 2 * heads * dags * rows * nodes * width
+    assert flops[1] == (visited * (32 + 16), visited * width, 0)
 
 
 def test_products_of_a_model_are_those_of_its_layers():
@@ -103,14 +113,37 @@ def test_products_of_a_model_are_those_of_its_layers():
     )  # norms have some
 
 
-def test_four_small_steps_tell_the_work_of_a_larger_one():
+@pytest.mark.parametrize("target", [None, "eager", "compiled"])
+def test_four_small_steps_tell_the_work_of_a_larger_one(target):
     task = create_task(DIGITS)
-    told, true = count(DIGITS, task, samples=5), count_step(DIGITS, task, layers=3, samples=5)
+    target = None if target is None else Target(find_gpu("a100"), torch.bfloat16, compiled=target == "compiled")
+    told, true = count(DIGITS, task, 5, target), count_step(DIGITS, task, 3, 5, target)
     assert (told.matmul_flops, told.mix_flops) == (true.matmul_flops, true.mix_flops)
-    for name in ("single_flops", "bytes_moved", "operations", "activation_bytes", "largest_bytes"):
+    for name in ("single_flops", "bytes_moved", "operations", "activation_bytes", "largest_bytes", "mix_seconds"):
         assert getattr(told, name) == pytest.approx(getattr(true, name), rel=0.05), name
     assert told.mix_flops > 0
-    assert told.half_flops == 0
+    assert (told.half_flops == 0) is (target is None)
+
+
+def test_mixes_are_counted_as_their_kernels_where_there_are_any():
+    pytest.importorskip("triton")
+    from chimera_lab.planning.roofline import mix_seconds
+
+    task, target = create_task(DIGITS), Target(find_gpu("a100"), torch.bfloat16, compiled=True)
+    step = count_with_kernels(SmallStep(DIGITS, task, 2, 3, torch.bfloat16), compiled=True)
+    assert len(step.mixes) == 2  # one of each layer
+    (seconds,) = {mix_seconds(call, 3, 3, target.device, "high") for call in step.mixes}
+    found = count_step(DIGITS, task, 2, 3, target)
+    assert found.mix_seconds == pytest.approx(2 * seconds)
+    assert found.bytes_moved < count_step(DIGITS, task, 2, 3, replace(target, compiled=False)).bytes_moved / 2
+
+
+def test_a_large_graph_has_no_kernels():
+    pytest.importorskip("triton")
+    V, keys, scale = ((1, 2, 1024, 8), (1, 1, 1024, 4), (1, 2, 1024))
+    shapes = [(Shape(size, torch.float32, k),) for k, size in enumerate(((1, 2, 3968), keys, keys, scale))]
+    call = MixCall(Shape(V, torch.float32, 9), *shapes, "Grid((32, 32))", "")
+    assert seconds_of_mixes([call], 1, 1, Target(find_gpu("a100"))) is None  # sparse LU in PyTorch
 
 
 # What is estimated
@@ -129,7 +162,7 @@ def test_seconds_are_those_of_products_traffic_and_launches():
         largest_bytes=0,
     )
     assert passes(work, gpu) == pytest.approx(
-        {"matrix products": 4, "other operations": 1 / 0.7, "waiting for launches": 0}
+        {"matrix products": 4, "mixes": 0, "other operations": 1 / 0.7, "waiting for launches": 0}
     )
     idle = StepCounts(0, 0, 0, 0, 0, operations=1000, activation_bytes=0, largest_bytes=0)
     assert sum(passes(idle, gpu).values()) == pytest.approx(1000 * gpu.launch_seconds)

@@ -29,7 +29,7 @@ from chimera_lab.data.cache import cached_value
 from chimera_lab.data.progress import progress
 from chimera_lab.data.random import generator, seed_of
 from chimera_lab.data.samples import Samples
-from chimera_lab.data.text import IGNORED
+from chimera_lab.data.text import IGNORED, Labelled
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -55,7 +55,7 @@ WORDS = {
 }
 
 
-class Answers(Samples):
+class Answers(Labelled):
     """Sequences with answers: ``{"input_ids": int64 [length], "labels": int64 [length]}``, −100 where none is asked."""
 
     def __init__(self, ids: np.ndarray, labels: np.ndarray):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -146,7 +147,16 @@ class Blocks(Samples):
         return torch.from_numpy(block)
 
 
-class NextWords(Samples):
+class Labelled(Samples):
+    """Blocks of tokens, some of which have labels, −100 at the others."""
+
+    def collate(self, samples: Sequence[Any]) -> dict[str, Tensor]:
+        """A batch: also ``places``, the indices of the labels among all tokens, which a GPU could only wait for."""
+        batch = super().collate(samples)
+        return batch | {"places": (batch["labels"] != IGNORED).flatten().nonzero().flatten()}
+
+
+class NextWords(Labelled):
     """Blocks to predict word by word: ``{"input_ids": int64 [length], "labels": int64 [length]}``.
 
     The label of a token is the token after it, −100 if that is special, as ``[SEP]`` and unknown words are, or missing.
@@ -169,7 +179,7 @@ class NextWords(Samples):
         return {"input_ids": ids, "labels": torch.cat([following, following.new_full((1,), IGNORED)])}
 
 
-class Masked(Samples):
+class Masked(Labelled):
     """Masked blocks: ``{"input_ids": int64 [length], "labels": int64 [length]}``.
 
     Of the chosen words, 80 % are replaced by ``[MASK]``, 10 % by a random word, and 10 % are kept. Labels are the

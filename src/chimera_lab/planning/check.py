@@ -8,7 +8,7 @@ from time import thread_time
 
 import torch
 
-from chimera_lab.planning.count import StepCounts, count_step, small_step
+from chimera_lab.planning.count import SmallStep, StepCounts, count_step
 from chimera_lab.planning.estimate import passes
 from chimera_lab.planning.hardware import Hardware
 from chimera_lab.planning.synthetic_data import task_without_data
@@ -38,7 +38,7 @@ def check(recipe: Recipe, rounds: int = 3) -> list[CheckedStep]:
     """
     task = task_without_data(recipe)
     counts = [count_step(recipe, task, *size) for size in SIZES]
-    steps = [small_step(recipe, task, *size) for size in SIZES]
+    steps = [SmallStep(recipe, task, *size) for size in SIZES]
     side = getattr(recipe, "hidden_size", 256)
     a, b, (x, y) = torch.randn(4 * side, side), torch.randn(side, 4 * side), torch.randn(2, 1 << 20)
     threads = torch.get_num_threads()

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 import torch
 
-from chimera_lab.planning.count import StepCounts, count, layers_of
+from chimera_lab.planning.count import StepCounts, Target, count, layers_of
 from chimera_lab.planning.hardware import NETWORK, Hardware
 from chimera_lab.planning.synthetic_data import task_without_data
+from chimera_lab.training.compilation import compiles
 from chimera_lab.training.loaders import train_and_evaluation
 from chimera_lab.training.recipe import Recipe, RuntimeConfig
 from chimera_lab.training.schedule import DeviceShare, StepSchedule
+from chimera_ssm.gpu.availability import triton_is_installed
 
 _HALF = {"bf16": torch.bfloat16, "16": torch.float16}
 
@@ -29,6 +31,7 @@ class Estimate:
         micro: samples that a device processes at once.
         accumulate: micro-batches of a device in a step.
         counts: work of a device for one micro-batch.
+        compiled: whether training compiles the model.
         memory: bytes on a device, by purpose.
         seconds: seconds of a step, by purpose.
     """
@@ -41,6 +44,7 @@ class Estimate:
     micro: int
     accumulate: int
     counts: StepCounts
+    compiled: bool
     memory: dict[str, float]
     seconds: dict[str, float]
 
@@ -48,6 +52,11 @@ class Estimate:
     def devices(self) -> int:
         """Number of devices on all nodes."""
         return (self.machine.devices or 1) * self.machine.nodes
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether all mixes, if there are any, are counted as Triton kernels compute them."""
+        return triton_is_installed() and (self.counts.mix_seconds > 0 or self.counts.mix_flops == 0)
 
     @property
     def flops(self) -> float:
@@ -92,7 +101,8 @@ def estimate(recipe: Recipe, machine: RuntimeConfig, device: Hardware) -> Estima
     devices = (machine.devices or 1) * machine.nodes
     accumulate = DeviceShare.of(recipe, 0, devices).accumulate
     micro = recipe.batch_size // devices // accumulate
-    counts = count(recipe, task, micro, _HALF.get(machine.precision))
+    target = Target(device, _HALF.get(machine.precision), compiles(recipe, machine))
+    counts = count(recipe, task, micro, target)
     with torch.device("meta"):
         parameters = sum(p.numel() for p in task.build_model(recipe).parameters())
     seconds = {name: accumulate * s for name, s in passes(counts, device).items()}
@@ -102,7 +112,9 @@ def estimate(recipe: Recipe, machine: RuntimeConfig, device: Hardware) -> Estima
     if devices > 1:
         seconds["gradients between devices"] = _sent_bytes(machine, parameters) / _slowest_link(machine, device)
     memory = _memory(recipe, machine, parameters, counts)
-    return Estimate(recipe, machine, device, parameters, steps, micro, accumulate, counts, memory, seconds)
+    return Estimate(
+        recipe, machine, device, parameters, steps, micro, accumulate, counts, target.compiled, memory, seconds
+    )
 
 
 def passes(counts: StepCounts, device: Hardware) -> dict[str, float]:
@@ -112,7 +124,8 @@ def passes(counts: StepCounts, device: Hardware) -> dict[str, float]:
     ) / device.matmul_efficiency
     traffic = counts.bytes_moved / (device.bandwidth_efficiency * device.bandwidth)
     waiting = max(0.0, counts.operations * device.launch_seconds - products - traffic)
-    return {"matrix products": products, "other operations": traffic, "waiting for launches": waiting}
+    parts = {"matrix products": products, "mixes": counts.mix_seconds, "other operations": traffic}
+    return parts | {"waiting for launches": waiting}
 
 
 def _sharers(machine: RuntimeConfig) -> int:

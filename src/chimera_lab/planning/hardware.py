@@ -39,6 +39,11 @@ class Hardware:
     bandwidth_efficiency: float = 0.7
     launch_seconds: float = 5e-6
 
+    @property
+    def tf32_rate(self) -> float:
+        """FLOP/s of products in TF32: half of those in 16 bits on GPUs that have it, which are those with bfloat16."""
+        return self.half_rate / 2 if self.bf16 else self.single_rate
+
 
 #: Assumed bytes/s from a device to one of another machine, in one direction: 200 Gbit/s for each device.
 NETWORK = 25 * GIGA

@@ -13,6 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count, shape_wrapper
 
+from chimera_lab.planning.mixes import MIX, MIX_BACKWARD, MixCall, zeros_of
+
 #: Operations that read only as much of their first tensor as they write.
 _PICKING = ("index", "index_select", "gather", "embedding", "constant_pad_nd")
 #: Operations in place that read and write only as much of their first tensor as they read of the others.
@@ -46,16 +48,38 @@ FORMULAS = {
 _MEMORY_BOUND = (torch.ops.aten.convolution, *FORMULAS)
 
 
-class Traffic(TorchDispatchMode):
-    """Counts bytes read and written, FLOPs and live memory of operations. Views and reshapes cost nothing."""
+def flops_of(kind: Any, args: Any, kwargs: Any, out: Any) -> float | None:
+    """FLOPs of a matrix product, from its arguments and its result; ``None`` of other operations."""
+    formula = shape_wrapper(FORMULAS[kind]) if kind in FORMULAS else flop_registry.get(kind)
+    return None if formula is None else formula(*args, **(kwargs or {}), out_val=out)
 
-    def __init__(self) -> None:
+
+def is_memory_bound(kind: Any) -> bool:
+    """Whether the traffic of a product counts as well."""
+    return kind in _MEMORY_BOUND
+
+
+class Traffic(TorchDispatchMode):
+    """Counts bytes read and written, FLOPs and live memory of operations. Views and reshapes cost nothing.
+
+    Args:
+        mixes: if given, calls of the operators of mixes are listed here instead; they return zeros.
+    """
+
+    def __init__(self, mixes: list[MixCall] | None = None) -> None:
         super().__init__()
-        self.half_flops = self.single_flops = self.bytes_moved = 0.0
+        self.mixes = mixes
+        self.half_flops = self.single_flops = self.bytes_moved = self.product_bytes = 0.0
         self.operations = self.live_bytes = self.activation_bytes = self.largest_bytes = 0
         self._known: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        if self.mixes is not None and func in (MIX, MIX_BACKWARD):
+            self.mixes += [MixCall.of(args)] if func is MIX else []
+            out = zeros_of(func, args)
+            for x in tree_leaves(out):
+                self._track(x)
+            return out
         out = func(*args, **(kwargs or {}))
         read = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         written = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
@@ -76,21 +100,21 @@ class Traffic(TorchDispatchMode):
 
     def _count(self, func: Any, args: Any, kwargs: Any, out: Any, read: list[Tensor], written: list[Tensor]) -> None:
         kind = func.overloadpacket
-        formula = shape_wrapper(FORMULAS[kind]) if kind in FORMULAS else flop_registry.get(kind)
-        if formula is not None:
-            flops = formula(*args, **(kwargs or {}), out_val=out)
+        flops = flops_of(kind, args, kwargs, out)
+        if flops is not None:
             if written[0].dtype in (torch.float16, torch.bfloat16):
                 self.half_flops += flops
             else:
                 self.single_flops += flops
-            if kind not in _MEMORY_BOUND:
+            if not is_memory_bound(kind):
+                self.product_bytes += sum(tensor_bytes(x) for x in (*read, *written))
                 return
         if kind.__name__ in _PICKING:
             read = written
         if kind.__name__ in _ADDING:
             read = read[1:]
-            written = 2 * [max(read, key=_bytes)]
-        self.bytes_moved += sum(_bytes(x) for x in (*read, *written))
+            written = 2 * [max(read, key=tensor_bytes)]
+        self.bytes_moved += sum(tensor_bytes(x) for x in (*read, *written))
 
     def _track(self, x: Tensor) -> None:
         storage = x.untyped_storage()
@@ -106,6 +130,6 @@ class Traffic(TorchDispatchMode):
         self.live_bytes -= size
 
 
-def _bytes(x: Tensor) -> int:
+def tensor_bytes(x: Tensor) -> int:
     """Bytes of a tensor's storage that are read; an expanded tensor is read once."""
     return min(x.numel() * x.element_size(), x.untyped_storage().nbytes())

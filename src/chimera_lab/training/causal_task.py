@@ -53,6 +53,6 @@ class CausalTask(TextTask):
         matched = match_causal_parameters(target=target, **arguments)
         return replace(self.recipe, hidden_size=matched["hidden_size"])
 
-    def scores(self, model: Any, ids: Tensor, chosen: Tensor) -> Tensor:
+    def scores(self, model: Any, ids: Tensor, places: Tensor) -> Tensor:
         hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
-        return model.lm_head(hidden[chosen]).float()
+        return model.lm_head(hidden.flatten(0, 1)[places]).float()

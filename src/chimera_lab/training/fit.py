@@ -13,6 +13,7 @@ from lightning.pytorch.callbacks import Callback
 from chimera_lab.data.samples import Samples
 from chimera_lab.training import checkpoints
 from chimera_lab.training.callback import RunCallback
+from chimera_lab.training.compilation import prepare
 from chimera_lab.training.export import export_model, fingerprint, save_metadata, write_model_card
 from chimera_lab.training.files import write_json
 from chimera_lab.training.kinds import create_task
@@ -71,6 +72,7 @@ def _train(run: Run, checkpoint: Path | None, on_start: Callable[[], None]) -> d
     module = TrainingModule(task, recipe, schedule)
     if checkpoint is not None:
         checkpoints.check_fits(checkpoint, state, module)
+    prepare(module.model, recipe, runtime)
     callback = RunCallback(run, evaluated_on)
     with quiet_lightning(), plain_errors(), StopSignals(callback.ask_to_stop) as signals:
         callbacks: list[Callback] = [signals, callback, ProgressBar(evaluated_on)]

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from chimera_lab.baselines import match_text_parameters, text_model
 from chimera_lab.data.samples import Samples
 from chimera_lab.data.sequences import SequenceData, is_generated, load_sequences
-from chimera_lab.data.text import IGNORED, TextData, load_text
+from chimera_lab.data.text import TextData, load_text
 from chimera_lab.training.files import require
 from chimera_lab.training.perplexity import Perplexity
 from chimera_lab.training.saving import max_tokens, save_tokenizer, save_with_tokenizer
@@ -98,17 +98,17 @@ class TextTask(Task):
         limit = max_tokens(parts)
         if limit is not None and ids.shape[1] > limit:
             raise ValueError(f"the model has {limit} positions, found {ids.shape[1]} tokens: shorten length")
-        masked = labels != IGNORED
-        targets = labels[masked]
-        logits = self.scores(parts, ids, masked)
+        places = batch["places"]
+        targets = labels.flatten()[places]
+        logits = self.scores(parts, ids, places)
         count = len(targets)
         loss = F.cross_entropy(logits, targets, reduction="sum") / max(1, count)
         right = (logits.detach().argmax(-1) == targets).sum() / max(1, count)
         return StepOutput(loss, count, logits.detach(), targets, {"accuracy": right})
 
-    def scores(self, model: Any, ids: Tensor, chosen: Tensor) -> Tensor:
-        """Scores ``[n, vocab_size]`` in float32 at the ``chosen`` places of ``ids [B, T]``."""
-        return model.cls(model.base_model(input_ids=ids).last_hidden_state[chosen]).float()
+    def scores(self, model: Any, ids: Tensor, places: Tensor) -> Tensor:
+        """Scores ``[n, vocab_size]`` in float32 at some places among all of ``ids [B, T]``."""
+        return model.cls(model.base_model(input_ids=ids).last_hidden_state.flatten(0, 1)[places]).float()
 
     def metrics(self) -> dict[str, Metric]:
         from torchmetrics.classification import MulticlassAccuracy

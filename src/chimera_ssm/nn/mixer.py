@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from chimera_ssm.adjacency import Adjacency
+from chimera_ssm.gpu.availability import is_gpu
 from chimera_ssm.nn.kinds import check_kind
 from chimera_ssm.nn.mixer_checks import check_edge_weights, check_edges, check_nodes, check_recurrent
 from chimera_ssm.nn.recurrence import MixerState, RecurrentMixer
@@ -224,13 +225,17 @@ class Chimera(RecurrentMixer):
     def _operands(
         self, terms: list[tuple[Topology, Adjacency]], V: Tensor, B: Tensor, C: Tensor
     ) -> tuple[list[Topology], list[Tensor], list[Tensor], list[Tensor], Tensor, list[Tensor]]:
-        """Arguments of `mix` for ``Σ_d (L_d ⊙ C_d B̄_dᵀ) V / √d``, ``[Z, H, T, P]``, in the precision of the weights."""
+        """Arguments of `mix` for ``Σ_d (L_d ⊙ C_d B̄_dᵀ) V / √d``, ``[Z, H, T, P]``, in the precision of the weights.
+
+        On GPUs, in that of V, which kernels take in 16 bits.
+        """
         topologies, weights = [topology for topology, _ in terms], [a.weight for _, a in terms]
         sets = self.kind.sets if len(self.kind.sets) > 1 else self.kind.sets * len(terms)
         # The factor 1/√d goes into B̄, which is small.
         scales = [a.scale if len(terms) == 1 else a.scale / math.sqrt(len(terms)) for _, a in terms]
         Bs, Cs = B.unbind(1), C.unbind(1)
-        return topologies, weights, [Cs[s] for s in sets], [Bs[s] for s in sets], V.to(scales[0].dtype), scales
+        V = V if is_gpu(V.device) else V.to(scales[0].dtype)
+        return topologies, weights, [Cs[s] for s in sets], [Bs[s] for s in sets], V, scales
 
 
 def mix_identity(

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from chimera_ssm.ops.autograd import double_backward_via, save_arguments
+from chimera_ssm.ops.broadcasting import without_autocast
 
 #: Added to the mean square by default, so that rows of zeros stay finite.
 EPS = 1e-5
@@ -37,7 +38,7 @@ class GatedRMSNorm(torch.autograd.Function):
         (g,), opened = grads, None if gate is None else F.silu(gate)
         u = x if opened is None else x * opened
         product = g * u
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x):
             along = product @ weight  # Σ_c weight_c g_c u_c of each row
             dweight = rate.flatten() @ product.reshape(-1, x.shape[-1])
         du = torch.mul(g, weight, out=product).mul_(rate)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from chimera_ssm.gpu.availability import gpu_is_assumed
 from chimera_ssm.nn.kernel_support import can_use_kernels
 from chimera_ssm.nn.local_conv import LocalConv
 from chimera_ssm.nn.window_gather import gather_convolution, shape_of, window_table
@@ -84,4 +85,4 @@ class WindowConv(LocalConv):
 
 def _half_on_cpu(x: Tensor) -> bool:
     """Kernels need at least 32 bits; gradients of PyTorch's depthwise ``conv3d`` in bfloat16 read unset memory."""
-    return x.device.type == "cpu" and x.dtype in (torch.bfloat16, torch.float16)
+    return x.device.type == "cpu" and not gpu_is_assumed() and x.dtype in (torch.bfloat16, torch.float16)

@@ -45,6 +45,22 @@ def double_backward_via(plain: Callable[..., Any]) -> Callable[[Callable[..., An
     return decorate
 
 
+def in_float32(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """``plain`` on float32 in place of 16 bits; the first result has the dtype of the first argument."""
+
+    def run(first: Tensor, *arguments: Any) -> Any:
+        results = plain(*(_at_least_float32(x) for x in (first, *arguments)))
+        if isinstance(results, Tensor):
+            return results.to(first.dtype)
+        return results[0].to(first.dtype), *results[1:]
+
+    return run
+
+
+def _at_least_float32(x: Any) -> Any:
+    return x.float() if isinstance(x, Tensor) and x.dtype in (torch.bfloat16, torch.float16) else x
+
+
 def _plain_backward(plain: Callable[..., Any], ctx: Any, grads: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
     saved = ctx.saved_tensors  # with kernels enabled: checkpointed tensors are recomputed by the same kernels
     # A view of each, so that a tensor that is given twice has a gradient for either place.

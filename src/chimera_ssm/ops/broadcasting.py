@@ -43,4 +43,7 @@ def compute_dtype(*tensors: Tensor) -> torch.dtype:
 def without_autocast(x: Tensor) -> Any:
     """A context in which autocast is off on the device of ``x``."""
     device = x.device.type
-    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
+    has_autocast = torch.amp.is_autocast_available(device)  # devices for tracing have none
+    return (
+        torch.autocast(device, enabled=False) if has_autocast and torch.is_autocast_enabled(device) else nullcontext()
+    )

@@ -18,6 +18,7 @@ from torch.nn.functional import one_hot
 
 from chimera_ssm.ops import dispatch
 from chimera_ssm.ops.autograd import not_a_view
+from chimera_ssm.ops.broadcasting import without_autocast
 from chimera_ssm.topology import Topology
 
 #: Elements of a temporary tensor at most, where a loop goes through blocks.
@@ -133,7 +134,7 @@ class _Solve(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad,) = grads
         weight, x = ctx.saved_tensors
-        with torch.autocast(grad.device.type, enabled=False):
+        with without_autocast(grad):
             adjoint = _Solve.apply(weight, grad, ctx.topology, ctx.factors, not ctx.transpose)
             on_edges = None
             if ctx.needs_input_grad[0]:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.library import custom_op
 
+from chimera_ssm.gpu.availability import is_gpu
 from chimera_ssm.ops.autograd import Once, backward_only
 from chimera_ssm.ops.broadcasting import compute_dtype
 from chimera_ssm.ops.contract import Solver
@@ -68,6 +69,9 @@ def mix(
     given = [s for s in scales if s is not None]
     if given and len(given) < len(scales):
         given = [V.new_ones(V.shape[:-1]) if s is None else s for s in scales]
+    if is_gpu(V.device):  # whose kernels need it: a compiler writes what comes before in this layout
+        contiguous = Once(Tensor.contiguous)
+        V, Cs, Bs = contiguous(V), [contiguous(x) for x in Cs], [contiguous(x) for x in Bs]
     return _mix(V, weights, Cs, Bs, given, ";".join([t.spec for t in topologies]), name_of(solver))
 
 
@@ -226,6 +230,7 @@ def _solve_adjoint(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def _mix_adjoint(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    grad = grad.contiguous() if is_gpu(grad.device) else grad
     dV, *rest = _mix_backward(grad, list(ctx.saved_tensors), ctx.topologies, ctx.solver)
     lists = []
     for count in ctx.counts:

@@ -33,17 +33,20 @@ class Operation(NamedTuple):
     Attributes:
         run: computes it.
         supports: whether it can take these arguments, the same as those of ``run``.
+        takes_half: whether a mix takes V, B and C in 16 bits.
     """
 
     run: Callable[..., Any]
     supports: Callable[..., bool] = _always
+    takes_half: bool = False
 
 
 class Implementation(NamedTuple):
-    """What was found for an operation: a function, and the backend that it belongs to."""
+    """What was found for an operation: a function, the backend that it belongs to, and `Operation.takes_half`."""
 
     backend: str
     run: Callable[..., Any]
+    takes_half: bool
 
 
 #: Backends, the preferred one first, each with its condition on the tensors of a call.
@@ -86,7 +89,7 @@ def find(operation: str, algorithm: str, *args: Any) -> Implementation | None:
         for name in (algorithm, GENERALIZATION.get(algorithm, "")):
             found = _operations(name, backend).get(operation)
             if found is not None and found.supports(*args):
-                return Implementation(backend, found.run)
+                return Implementation(backend, found.run, found.takes_half)
     return None
 
 

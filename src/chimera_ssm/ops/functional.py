@@ -24,7 +24,7 @@ from chimera_ssm.ops.checking import check_all_finite, check_finite
 from chimera_ssm.ops.checks import check_equal_heads, check_mixes, check_nodes, check_weight, list_arguments
 from chimera_ssm.ops.contract import Solver
 from chimera_ssm.ops.cost import warn_if_expensive
-from chimera_ssm.ops.mixing import mix_by_mask, mix_by_state
+from chimera_ssm.ops.mixing import mix_by_mask, mix_by_state, takes_half
 from chimera_ssm.ops.plain import mask_plain, mix_plain, mix_states_plain, needs_plain_operators, solve_plain
 from chimera_ssm.ops.select import Choice, exact_solver, require, select_solver
 from chimera_ssm.ops.states import check_states, mix_states_now
@@ -148,8 +148,9 @@ def mix(
         return_state: whether to return the state ``h_t = a_t h_{t−1} + β_t B_t v_tᵀ`` after the last node of each line.
 
     Returns:
-        ``[..., H, T, P]``, in the dtype of ``V``, computed in float32 at least. With ``return_state`` a pair: that, and
-        the state, of the shape of ``initial_state``, in float32 at least.
+        ``[..., H, T, P]``, in the dtype of ``V``. Computed in float32 at least; but on GPUs, kernels of lines and grids
+        take V, B and C in 16 bits as they are, with masks, states and sums in float32. With ``return_state`` a pair:
+        that, and the state, of the shape of ``initial_state``, in float32 at least.
 
     Example:
         >>> y, state = mix(Line(T), weight, C, B, V, return_state=True)
@@ -231,7 +232,8 @@ class _MixPlan:
 
     Attributes:
         lead: leading dimensions, broadcast.
-        dtype: in which it is computed.
+        dtype: of weights and scales, float32 at least.
+        operand_dtype: of V, C and B: the same, or 16 bits where kernels take these as they are.
         choice: solvers and form.
         algorithms: of the solvers on each topology.
         as_is: whether no tensor has to be converted or reshaped.
@@ -240,6 +242,7 @@ class _MixPlan:
 
     lead: tuple[int, ...]
     dtype: torch.dtype
+    operand_dtype: torch.dtype
     choice: Choice
     algorithms: tuple[str, ...]
     as_is: bool
@@ -259,9 +262,14 @@ def _plan_mix(topologies: list, weights: list, Cs: list, Bs: list, V: Tensor, sc
     choice = select_solver(topologies, N, P, groups_per_head, solver, V.device)
     if len(topologies) == 1:
         warn_if_expensive(topologies[0], choice.solvers[0], choice.work, weights[0])
-    as_is = len(lead) == 1 and all(x == lead for x in leads.values()) and all(x.dtype == dtype for x in tensors)
     algorithms = tuple(s.algorithm(t) for s, t in zip(choice.solvers, topologies, strict=True))
-    return _MixPlan(lead, dtype, choice, algorithms, as_is, empty=0 in (N, P))
+    operands = [*Cs, *Bs, V]
+    terms = [Term(*one, name) for *one, name in zip(topologies, weights, Cs, Bs, scales, algorithms, strict=True)]
+    operand_dtype = V.dtype if takes_half(choice.form, terms, V) else dtype
+    others = [x for x in (*weights, *scales) if x is not None]
+    as_is = all(x.dtype == dtype for x in others) and all(x.dtype == operand_dtype for x in operands)
+    as_is = as_is and len(lead) == 1 and all(x == lead for x in leads.values())
+    return _MixPlan(lead, dtype, operand_dtype, choice, algorithms, as_is, empty=0 in (N, P))
 
 
 def _terms(
@@ -274,7 +282,7 @@ def _terms(
         if plan.as_is:
             return x
         if id(x) not in once:
-            once[id(x)] = flatten_lead(x.to(plan.dtype), plan.lead, kept)
+            once[id(x)] = flatten_lead(x.to(plan.operand_dtype if kept == 3 else plan.dtype), plan.lead, kept)
         return once[id(x)]
 
     def columns(x: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ work with any resolvent.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
@@ -33,6 +34,15 @@ def mix_by_state(terms: list[Term], V: Tensor) -> Tensor:
         return _mix_columns(terms[0], scaled(terms[0], V))
     y = [mix_by_state([term], V) for term in terms]
     return sum(y[1:], start=y[0])
+
+
+def takes_half(form: str, terms: list[Term], V: Tensor) -> bool:
+    """Whether V, B and C have 16 bits, and a GPU's kernels take them as they are."""
+    operands = [V, *(x for term in terms for x in (term.C, term.B))]
+    if V.dtype not in (torch.bfloat16, torch.float16) or any(x.dtype != V.dtype for x in operands):
+        return False
+    found = dispatch.find(f"mix_by_{form}", _algorithm(terms), terms, V)
+    return found is not None and found.takes_half
 
 
 def _algorithm(terms: list[Term]) -> str:

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import torch
 
 from chimera_ssm.errors import TopologyError
-from chimera_ssm.gpu.availability import triton_is_installed
+from chimera_ssm.gpu.availability import is_gpu, triton_is_installed
 from chimera_ssm.ops.contract import Solver
 from chimera_ssm.ops.dense.solver import Dense
 from chimera_ssm.ops.sparse_lu.pivoting import MAX_ENTRIES
@@ -113,7 +113,7 @@ def exact_solver(topology: Topology, device: torch.device | str = "cpu") -> tupl
     if topology.undirected_paths is not None:
         return SparseLU(), "disjoint undirected paths, two scans"
     entries, largest = int((topology.part_sizes**2).sum()), int(topology.part_sizes.max())
-    on_gpu = torch.device(device).type == "cuda"
+    on_gpu = is_gpu(device)
     if on_gpu and is_small_grid(topology) and triton_is_installed():
         return Sweep(), "a grid seen from a corner, Triton kernels"
     if on_gpu and largest <= _DENSE_ON_GPU and entries <= MAX_ENTRIES:

@@ -49,7 +49,7 @@ class Term:
 
 def unpack_terms(terms: Sequence[Term], V: Tensor) -> tuple[list[Topology], list[Tensor]]:
     """Topologies; and weights ``[Z, H, E]``, scales, Cs and Bs of all terms, one after the other."""
-    scales = [V.new_ones(V.shape[:3]) if term.scale is None else term.scale for term in terms]
+    scales = [term.weight.new_ones(V.shape[:3]) if term.scale is None else term.scale for term in terms]
     tensors = [*(term.weight for term in terms), *scales, *(term.C for term in terms), *(term.B for term in terms)]
     return [term.topology for term in terms], tensors
 

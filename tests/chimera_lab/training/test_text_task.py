@@ -49,7 +49,7 @@ def test_the_loss_is_that_of_the_whole_model(mixer):
     task = create_task(recipe)
     model = task.build_model(recipe).eval()
     batch = batch_of(task)
-    found, whole = task.step(model, batch), model(**batch)
+    found, whole = task.step(model, batch), model(input_ids=batch["input_ids"], labels=batch["labels"])
     asked = batch["labels"] != IGNORED
     torch.testing.assert_close(found.loss, whole.loss)
     torch.testing.assert_close(found.predictions, whole.logits[asked].float(), atol=1e-5, rtol=1e-4)
@@ -61,7 +61,8 @@ def test_the_loss_is_that_of_the_whole_model(mixer):
 def test_nothing_to_guess_is_no_loss():
     task = create_task(TINY)
     batch = batch_of(task)
-    found = task.step(task.build_model(TINY), {**batch, "labels": torch.full_like(batch["labels"], IGNORED)})
+    batch |= {"labels": torch.full_like(batch["labels"], IGNORED), "places": torch.empty(0, dtype=torch.int64)}
+    found = task.step(task.build_model(TINY), batch)
     assert (float(found.loss.detach()), found.count) == (0.0, 0)
     found.loss.backward()
 

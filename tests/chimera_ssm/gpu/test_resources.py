@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(is_interpreted(), reason="the interpreter compil
 def test_kernels_fit_into_registers(case):
     forward, backward = launches_of(case)
     kernels = {name_of(launch): launch for launch in forward + backward}
-    assert len(kernels) == 6
+    assert len(kernels) == (5 if case.shape and max(case.shape) <= 16 else 6)  # with stored products, one less
     for launch in kernels.values():
         check_resources(launch)
 

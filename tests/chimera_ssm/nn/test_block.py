@@ -1,8 +1,13 @@
 """The residual block."""
 
+import pytest
 import torch
 
 import chimera_ssm as chimera
+from chimera_ssm.gpu.availability import assume_gpu
+from chimera_ssm.nn import Block, Chimera, OnGraph, OnGrid, OnTwoLines
+from chimera_ssm.topology import Grid, UndirectedLine
+from tests import zoo
 
 
 def test_block_is_residual_around_its_mixer():
@@ -52,3 +57,26 @@ def test_features_may_be_wider_than_the_weights():
     assert y.dtype == torch.float32
     expected = block.float()(x, chimera.Line(3))
     assert (y - expected).abs().max() < 0.05 * expected.abs().max()
+
+
+@pytest.mark.parametrize(
+    ("kind", "topology"),
+    [
+        (OnTwoLines(), UndirectedLine(50)),
+        (OnGrid(), Grid((5, 7))),
+        (OnGraph(), chimera.batch([zoo.molecule(20), zoo.molecule(7)])),
+    ],
+    ids=["line", "grid", "graphs"],
+)
+def test_on_a_gpu_no_values_are_looked_at(kind, topology):
+    """Tensors on ``meta`` have none: whatever would wait for a GPU (item, nonzero, cpu, …) is an error there."""
+    pytest.importorskip("triton")
+    from chimera_ssm.gpu.launch import recorded_launches
+
+    with torch.device("meta"):
+        block = Block(32, Chimera(32, num_heads=2, state_size=4, kind=kind))
+        x = torch.empty(topology.num_nodes, 32)
+    with assume_gpu(), recorded_launches() as launches:
+        block(x, topology).sum().backward()
+    assert launches
+    assert all(p.grad is not None for p in block.parameters())

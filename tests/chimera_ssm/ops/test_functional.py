@@ -186,3 +186,10 @@ def test_half_precision_is_computed_in_float32(topology, dtype):
     assert found.dtype == dtype
     expected = chimera.mix(topology, weight, C.float(), B.float(), V.float(), scale)
     torch.testing.assert_close(found, expected.to(dtype), rtol=0, atol=0)
+
+
+def test_a_cpu_computes_16_bits_in_float32():
+    given = [x.detach().bfloat16() for x in inputs(chimera.Line(9), torch.float32)]
+    found = chimera.mix(chimera.Line(9), *given)
+    assert found.dtype == torch.bfloat16
+    assert found.equal(chimera.mix(chimera.Line(9), *(x.float() for x in given)).bfloat16())

@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--price", type=float, metavar="DOLLARS", help="price of a GPU per hour (an assumed price)")
     parser.add_argument("--strategy", choices=("ddp", "fsdp"), default="ddp", help="how GPUs share the work (ddp)")
     parser.add_argument("--precision", choices=("bf16", "16", "32"), help="bf16, or 16 where a GPU has no bf16")
+    parser.add_argument("--compile", choices=("auto", "yes", "no"), default="auto", help="as for chimera train (auto)")
     parser.add_argument("--slurm", type=Path, metavar="FILE", help="write a script for sbatch to this file")
     parser.add_argument("--check", action="store_true", help="also predict and measure small steps on this machine")
     add_recipe(parser, argv, "paper")

@@ -53,7 +53,12 @@ def _machine(args: argparse.Namespace, bf16: bool) -> RuntimeConfig:
     if precision == "bf16" and not bf16:
         raise ValueError(f"the {args.gpu} does not compute in bf16; use --precision 16 or 32")
     return RuntimeConfig(
-        accelerator="gpu", devices=per_node, nodes=args.gpus // per_node, strategy=args.strategy, precision=precision
+        accelerator="gpu",
+        devices=per_node,
+        nodes=args.gpus // per_node,
+        strategy=args.strategy,
+        precision=precision,
+        compile=args.compile,
     )
 
 

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from chimera_lab.planning.check import CheckedStep
 from chimera_lab.planning.estimate import Estimate
+from chimera_ssm.gpu.availability import triton_is_installed
 
 
 def estimate_table(plan: Estimate) -> Table:
@@ -38,13 +39,38 @@ def assumptions(plan: Estimate) -> str:
     gpu = plan.device
     between = f"{plan.link / 1e9:g} GB/s from GPU to GPU; " if plan.devices > 1 else ""
     return (
-        f"FLOPs, bytes and operations are counted in small steps of plain PyTorch. Assumed: matrix products reach "
-        f"{gpu.matmul_efficiency:.0%} of {gpu.half_rate / 1e12:g} TFLOP/s in 16 bits and of {gpu.single_rate / 1e12:g} "
-        f"TFLOP/s in 32 bits, which mixes use; all other operations reach {gpu.bandwidth_efficiency:.0%} of "
+        f"{_what_is_counted(plan)} Assumed: matrix products reach "
+        f"{gpu.matmul_efficiency:.0%} of {gpu.half_rate / 1e12:g} TFLOP/s in 16 bits{_of_mixes(plan)} and of "
+        f"{gpu.single_rate / 1e12:g} TFLOP/s in 32 bits; all other operations reach {gpu.bandwidth_efficiency:.0%} of "
         f"{gpu.bandwidth / 1e9:g} GB/s; an operation takes at least {gpu.launch_seconds * 1e6:g} µs; {between}"
         f"a GPU costs ${gpu.price:.2f} per hour (--price). "
         "Evaluation and data loading are not counted. No GPU was measured."
     )
+
+
+def _what_is_counted(plan: Estimate) -> str:
+    if not plan.has_kernels:
+        missing = "" if triton_is_installed() else "; Triton is not installed here, which counts kernels"
+        return f"FLOPs, bytes and operations are counted in small steps of plain PyTorch{missing}."
+    mixes = (
+        "Mixes are counted as Triton kernels compute them (chimera bench --gpu-estimate). " if _has_mixes(plan) else ""
+    )
+    if not plan.compiled:
+        return f"{mixes}Other FLOPs, bytes and operations are counted in small steps of plain PyTorch."
+    return (
+        f"{mixes}The model without its head is counted as torch.compile would run it, which training on GPUs does "
+        "(--compile): operations between two matrix products, convolutions, attentions or mixes are fused. Other "
+        "FLOPs, bytes and operations are counted in small steps of plain PyTorch."
+    )
+
+
+def _of_mixes(plan: Estimate) -> str:
+    rate = f"{plan.device.tf32_rate / 1e12:g} TFLOP/s in TF32, which masks use,"
+    return f", of {rate}" if plan.has_kernels and _has_mixes(plan) and plan.machine.precision != "32" else ""
+
+
+def _has_mixes(plan: Estimate) -> bool:
+    return plan.counts.mix_flops > 0
 
 
 def check_table(steps: Sequence[CheckedStep]) -> Table:

@@ -56,15 +56,18 @@ class FeatureEncoder(nn.Module):
             return self.linear(x.to(dtype))
         assert self.embedding is not None
         assert self.values is not None
-        values = torch.tensor(self.values, device=x.device)
         if torch.compiler.is_compiling():
             return self.embedding(x)
-        if x.is_floating_point() or (x < 0).any() or (x >= values).any():
+        # Values are checked on a CPU only: to look at them would be to wait for a GPU, which checks indices itself.
+        if x.is_floating_point() or (x.device.type == "cpu" and self._is_outside(x)):
             raise ValueError(
                 f"features must be integers from 0 to below {list(self.values)}, found {x.dtype}"
                 + ("" if x.is_floating_point() or not len(x) else f" from {x.amin(0).tolist()} to {x.amax(0).tolist()}")
             )
         return self.embedding(x)
+
+    def _is_outside(self, x: Tensor) -> bool:
+        return bool((x < 0).any()) or bool((x >= torch.tensor(self.values)).any())
 
 
 class PositionEncoder(nn.Module):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from chimera_ssm.gpu.launch import launch, triton_operator
 from chimera_ssm.gpu.matmul import low_dtype, precision, uses_tensor_cores
-from chimera_ssm.ops.autograd import double_backward_via, save_arguments, split_args, values_wanted
+from chimera_ssm.ops.autograd import double_backward_via, in_float32, save_arguments, split_args, values_wanted
 from chimera_ssm.ops.dispatch import Operation
 from chimera_ssm.ops.scan import triton_kernels as kernels
 from chimera_ssm.ops.scan.torch import mix_tensors
@@ -107,7 +107,7 @@ class _ScanMix(torch.autograd.Function):
         return y, None if initial is None else leaving
 
     @staticmethod
-    @double_backward_via(mix_tensors)
+    @double_backward_via(in_float32(mix_tensors))
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         (V, initial, _, _, *tensors), (topologies, exclude) = ctx.saved_tensors, ctx.others[2:4]
         arguments = *map(list, split_args(tuple(tensors))), *chunk_tables(topologies, V.device), exclude
@@ -128,7 +128,7 @@ def scan_forward(
 ) -> tuple[Tensor, Tensor]:
     """``y``, and the states that leave; these are empty without initial states."""
     V = V.contiguous()
-    y = torch.empty_like(V, dtype=torch.float32)
+    y = torch.empty_like(V, dtype=_sum_dtype(weights, V))
     leaving = V.new_empty(0 if initial is None else initial.shape, dtype=torch.float32)
     for d in range(len(weights)):
         term = _Chunks(V, weights[d], scales[d], Cs[d], Bs[d], tables[_TABLES * d : _TABLES * (d + 1)], sizes[d])
@@ -157,7 +157,7 @@ def scan_backward(
 ) -> list[Tensor]:
     """Gradients of V and of the initial states, then of all weights, scales, Cs and Bs."""
     V, grad = V.contiguous(), grad.contiguous()
-    dV = torch.empty_like(V, dtype=torch.float32)
+    dV = torch.empty_like(V, dtype=_sum_dtype(weights, V))
     ends = leaving = None
     if initial is not None and dleaving is not None:
         ends = torch.stack([initial, dleaving])
@@ -173,6 +173,11 @@ def scan_backward(
         gradients.append(tuple(x.view(w.shape).to(w.dtype) for x, w in zip(of_terms, wanted, strict=True)))
     dinitial = V.new_empty(0) if leaving is None else leaving[1].clone()
     return [dV.to(V.dtype), dinitial, *(x for kind in zip(*gradients, strict=True) for x in kind)]
+
+
+def _sum_dtype(weights: list[Tensor], V: Tensor) -> torch.dtype:
+    """That in which terms are added up; a single term is written as it will be returned."""
+    return V.dtype if len(weights) == 1 else torch.float32
 
 
 class _Chunks:
@@ -284,7 +289,7 @@ def _summed(x: Tensor, dim: int) -> Tensor:
 
 #: A line of one chunk is computed through its mask, a longer one through states as well.
 OPERATIONS = {
-    "mix_by_mask": Operation(mix_by_state),
-    "mix_by_state": Operation(mix_by_state),
+    "mix_by_mask": Operation(mix_by_state, takes_half=True),
+    "mix_by_state": Operation(mix_by_state, takes_half=True),
     "mix_with_states": Operation(mix_with_states),
 }

@@ -43,7 +43,7 @@ def row_masks(w, masks, right, height, width, E, WP: tl.constexpr):  # type: ign
 
 
 @triton.jit
-def _block(first, height, width, BI: tl.constexpr, WP: tl.constexpr):  # type: ignore[no-untyped-def]
+def block_nodes(first, height, width, BI: tl.constexpr, WP: tl.constexpr):  # type: ignore[no-untyped-def]
     """The nodes of the block that starts at place ``first``, and whether each is in the grid."""
     place = first + tl.arange(0, BI)
     row, column = place // WP, place % WP
@@ -51,14 +51,14 @@ def _block(first, height, width, BI: tl.constexpr, WP: tl.constexpr):  # type: i
 
 
 @triton.jit
-def _way(first, height, down, BI: tl.constexpr, WP: tl.constexpr):  # type: ignore[no-untyped-def]
+def visits(first, height, down, BI: tl.constexpr, WP: tl.constexpr):  # type: ignore[no-untyped-def]
     """The first row that a block visits, the step from row to row, and the number of rows."""
     top, bottom, down = first // WP, tl.minimum((first + BI - 1) // WP, height - 1), down == 1
     return tl.where(down, bottom, top), tl.where(down, -1, 1), tl.where(down, bottom + 1, height - top)
 
 
 @triton.jit
-def _rows(x, node, inside, width, k):  # type: ignore[no-untyped-def]
+def load_rows(x, node, inside, width, k):  # type: ignore[no-untyped-def]
     """Columns k of the rows of nodes, zero outside of the grid."""
     return tl.load(x + node[:, None] * width + k[None, :], mask=inside[:, None] & (k < width)[None, :], other=0.0)
 
@@ -70,8 +70,16 @@ def _scores(x, y, i, inside_i, j, inside_j, size, BI: tl.constexpr, WP: tl.const
     scores = tl.zeros([BI, WP], tl.float32)
     for block in range(BLOCKS):
         k = block * K + tl.arange(0, K)
-        scores += dot(_rows(x, i, inside_i, size, k), tl.trans(_rows(y, j, inside_j, size, k)), LOW, PREC)
+        scores += dot(load_rows(x, i, inside_i, size, k), tl.trans(load_rows(y, j, inside_j, size, k)), LOW, PREC)
     return scores
+
+
+@triton.jit
+def load_tile(x, size, i, inside_i, j, inside_j):  # type: ignore[no-untyped-def]
+    """``x[i, j]`` of a matrix with ``size`` columns, zero outside of the grid."""
+    return tl.load(x + i[:, None] * size + j[None, :], mask=inside_i[:, None] & inside_j[None, :], other=0.0).to(
+        tl.float32
+    )
 
 
 @triton.jit
@@ -90,7 +98,7 @@ def _row_mask(masks, row, WP: tl.constexpr, TRANSPOSED: tl.constexpr):  # type: 
 
 
 @triton.jit
-def _advance(L, w, masks, first, row, step, start, width, BI: tl.constexpr, WP: tl.constexpr, PREC: tl.constexpr,
+def advance(L, w, masks, first, row, step, start, width, BI: tl.constexpr, WP: tl.constexpr, PREC: tl.constexpr,
              TRANSPOSED: tl.constexpr):  # type: ignore[no-untyped-def]  # fmt: skip
     """``(L ⊙ a + 1[i in row]) M``, where L is that of the row before."""
     i, j = tl.arange(0, BI), tl.arange(0, WP)
@@ -109,17 +117,17 @@ def _apply(
 
     ``left, right [T, K]`` are read in blocks of ``BK``, of ``values [T, J]`` the columns ``column``.
     """
-    i, inside_i = _block(first, height, width, BI, WP)
-    start, step, count = _way(first, height, (1 - down) if TRANSPOSED else down, BI, WP)
+    i, inside_i = block_nodes(first, height, width, BI, WP)
+    start, step, count = visits(first, height, (1 - down) if TRANSPOSED else down, BI, WP)
     L, k = tl.zeros([BI, WP], tl.float32), tl.arange(0, WP)
     for number in range(0, count):
         row = start + number * step
-        L = _advance(L, w, masks, first, row, step, start, width, BI, WP, PREC, TRANSPOSED)
+        L = advance(L, w, masks, first, row, step, start, width, BI, WP, PREC, TRANSPOSED)
         j, inside = row * width + k, k < width
         M = L * _scores(left, right, i, inside_i, j, inside, K, BI, WP, BLOCKS, BK, LOW, PREC)
         if not TRANSPOSED:
             M *= tl.load(beta + j, mask=inside, other=0.0).to(tl.float32)[None, :]
-        out += dot(M, _rows(values, j, inside, J, column), LOW, PREC)
+        out += dot(M, load_rows(values, j, inside, J, column), LOW, PREC)
     return out
 
 
@@ -133,7 +141,7 @@ def grid_outputs(
     first, head = tl.program_id(0) * BI, tl.program_id(1).to(tl.int64)
     groups, group = heads // share, head // share
     p = tl.program_id(2) * BP + tl.arange(0, BP)
-    i, inside = _block(first, height, width, BI, WP)
+    i, inside = block_nodes(first, height, width, BI, WP)
     out = tl.zeros([BI, BP], tl.float32)
     for d in range(0, D):
         at, of_group = d * heads + head, (d * groups + group) * T * N
@@ -159,7 +167,7 @@ def grid_value_gradients(
     first, head = tl.program_id(0) * BI, tl.program_id(1).to(tl.int64)
     groups, group = heads // share, head // share
     p = tl.program_id(2) * BP + tl.arange(0, BP)
-    j, inside = _block(first, height, width, BI, WP)
+    j, inside = block_nodes(first, height, width, BI, WP)
     out = tl.zeros([BI, BP], tl.float32)
     for d in range(0, D):
         at, of_group = d * heads + head, (d * groups + group) * T * N
@@ -167,7 +175,7 @@ def grid_value_gradients(
             tl.zeros([BI, BP], tl.float32), w + at * E, masks + at * height * WP * WP, beta, B + of_group, C + of_group,
             g + head * T * P, first, (down >> d) & 1, height, width, N, P, p, BI, WP, NB, BN, LOW, PREC, True,
         )  # fmt: skip
-        v = _rows(V + head * T * P, j, inside, P, p).to(tl.float32)
+        v = load_rows(V + head * T * P, j, inside, P, p).to(tl.float32)
         of_block = (tl.program_id(2) * D * heads + at) * T
         tl.store(dbeta + of_block + j, tl.sum(u * v, axis=1), mask=inside)
         out += tl.load(beta + at * T + j, mask=inside, other=0.0).to(tl.float32)[:, None] * u
@@ -190,7 +198,7 @@ def grid_key_gradients(
     first, slot, d = tl.program_id(0) * BI, tl.program_id(1), tl.program_id(2) // NB
     n = tl.program_id(2) % NB * BN + tl.arange(0, BN)
     group, groups = (slot * each // share).to(tl.int64), heads // share
-    i, inside = _block(first, height, width, BI, WP)
+    i, inside = block_nodes(first, height, width, BI, WP)
     total = tl.zeros([BI, BN], tl.float32)
     for k in range(0, each):
         head = (slot * each + k).to(tl.int64)
@@ -212,7 +220,7 @@ def grid_key_gradients(
 def grid_weight_gradients(
     w, beta, C, B, V, g, masks, scratch, dw, down, right, height, width, T, E, N, P, heads, share, tasks, slots, blocks,
     BI: tl.constexpr, WP: tl.constexpr, NB: tl.constexpr, BN: tl.constexpr, PB: tl.constexpr, BP: tl.constexpr,
-    LOW: tl.constexpr, PREC: tl.constexpr,
+    LOW: tl.constexpr, PREC: tl.constexpr, STORED: tl.constexpr,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
     """Gradients of the weights, of edges from s to t.
 
@@ -220,13 +228,15 @@ def grid_weight_gradients(
 
     The rows of L of a block are written to the program's own ``scratch [height, BI, WP]``. Then U goes over the same
     rows in reverse, ``U_ic = (G_ic + U_ic' ⊙ a) M_cᵀ``. A task is a DAG, a head, and every ``slots``-th block, whose
-    gradients are added up in ``dw [slots, D, heads, E]``. Programs go through the tasks.
+    gradients are added up in ``dw [slots, D, heads, E]``. Programs go through the tasks. If ``STORED``, C is
+    ``C Bᵀ [D, groups, T, T]`` and V is ``g Vᵀ [heads, T, T]``.
     """
+    columns_n, columns_p = (T, T) if STORED else (N, P)
     scratch += tl.program_id(0).to(tl.int64) * height * BI * WP
     for task in range(tl.program_id(0), tasks, tl.num_programs(0)):
         slot, at = task % slots, (task // slots).to(tl.int64)
         d, head = at // heads, at % heads
-        of_group = (d * (heads // share) + head // share) * T * N
+        of_group = (d * (heads // share) + head // share) * T * columns_n
         is_down, is_right = (down >> d) & 1, (right >> d) & 1
         weights, row_mask = w + at * E, masks + at * height * WP * WP
         gradients = dw + (slot * (tasks // slots) + at) * E
@@ -235,9 +245,9 @@ def grid_weight_gradients(
             _store_rows(weights, row_mask, scratch, first, is_down, height, width, BI, WP, PREC)
             tl.debug_barrier()
             _add_edges(
-                weights, row_mask, scratch, beta + at * T, C + of_group, B + of_group, V + head * T * P,
-                g + head * T * P, gradients, first, is_down, is_right, height, width, N, P,
-                BI, WP, NB, BN, PB, BP, LOW, PREC,
+                weights, row_mask, scratch, beta + at * T, C + of_group, B + of_group,
+                V + head * T * columns_p, g + head * T * P, gradients, first, is_down, is_right, height, width, N, P,
+                T, BI, WP, NB, BN, PB, BP, LOW, PREC, STORED,
             )  # fmt: skip
             tl.debug_barrier()
 
@@ -247,24 +257,24 @@ def _store_rows(w, masks, scratch, first, down, height, width, BI: tl.constexpr,
                 PREC: tl.constexpr):  # type: ignore[no-untyped-def]  # fmt: skip
     """Write the rows of L of a block to memory."""
     i, j = tl.arange(0, BI), tl.arange(0, WP)
-    start, step, count = _way(first, height, down, BI, WP)
+    start, step, count = visits(first, height, down, BI, WP)
     L = tl.zeros([BI, WP], tl.float32)
     for number in range(0, count):
         row = start + number * step
-        L = _advance(L, w, masks, first, row, step, start, width, BI, WP, PREC, False)
+        L = advance(L, w, masks, first, row, step, start, width, BI, WP, PREC, False)
         tl.store(scratch + row * BI * WP + i[:, None] * WP + j[None, :], L)
 
 
 @triton.jit
 def _add_edges(
-    w, masks, scratch, beta, C, B, V, g, dw, first, down, right, height, width, N, P,
+    w, masks, scratch, beta, C, B, V, g, dw, first, down, right, height, width, N, P, T,
     BI: tl.constexpr, WP: tl.constexpr, NB: tl.constexpr, BN: tl.constexpr, PB: tl.constexpr, BP: tl.constexpr,
-    LOW: tl.constexpr, PREC: tl.constexpr,
+    LOW: tl.constexpr, PREC: tl.constexpr, STORED: tl.constexpr,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
     """Add the gradients of a block to those of the edges between rows, and of the edges within rows."""
     m, k = tl.arange(0, BI), tl.arange(0, WP)
-    i, inside_i = _block(first, height, width, BI, WP)
-    start, step, count = _way(first, height, down, BI, WP)
+    i, inside_i = block_nodes(first, height, width, BI, WP)
+    start, step, count = visits(first, height, down, BI, WP)
     toward = tl.where(right == 1, 1, -1)  # from the source of an edge within a row to its target
     has_edge = (k < width) & (k + toward >= 0) & (k + toward < width)
     U = tl.zeros([BI, WP], tl.float32)
@@ -277,8 +287,11 @@ def _add_edges(
             tl.store(dw + at, tl.load(dw + at, mask=k < width, other=0.0) + added, mask=k < width)
             U *= _between(w, row, row + step, width, True, WP)[None, :]
         j, inside = row * width + k, k < width
-        G = _scores(C, B, i, inside_i, j, inside, N, BI, WP, NB, BN, LOW, PREC)
-        G *= _scores(g, V, i, inside_i, j, inside, P, BI, WP, PB, BP, LOW, PREC)
+        if STORED:
+            G = load_tile(C, T, i, inside_i, j, inside) * load_tile(V, T, i, inside_i, j, inside)
+        else:
+            G = _scores(C, B, i, inside_i, j, inside, N, BI, WP, NB, BN, LOW, PREC)
+            G *= _scores(g, V, i, inside_i, j, inside, P, BI, WP, PB, BP, LOW, PREC)
         U += G * tl.load(beta + j, mask=inside, other=0.0).to(tl.float32)[None, :]
         U = dot(U, _row_mask(masks, row, WP, True), tl.float32, PREC)
         at_target = tl.load(rows + (k + toward)[None, :], mask=has_edge[None, :], other=0.0)

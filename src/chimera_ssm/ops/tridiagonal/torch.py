@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from chimera_ssm.ops.broadcasting import without_autocast
 from chimera_ssm.ops.contract import exact_resolvent
 from chimera_ssm.ops.dispatch import Operation
 from chimera_ssm.ops.tridiagonal import resolvent
@@ -58,7 +59,7 @@ class _Pivots(torch.autograd.Function):
         p, d = ctx.saved_tensors
         before = d[:, :-1]
         enters = pad((p / before**2).flip(1), (1, 0))
-        with torch.autocast(grad.device.type, enabled=False):
+        with without_autocast(grad):
             D = _line_solve(enters, grad.flip(1).unsqueeze(-1)).squeeze(-1).flip(1)
         return -D[:, 1:] / before
 

@@ -6,11 +6,14 @@ import torch
 pytest.importorskip("triton")
 
 import chimera_ssm as chimera
-from chimera_ssm.gpu.availability import is_interpreted
+from chimera_ssm.gpu.availability import assume_gpu, is_interpreted
+from chimera_ssm.gpu.launch import recorded_launches
 from chimera_ssm.ops import dispatch
 from chimera_ssm.ops.dense import triton as dense
+from chimera_ssm.ops.dense.triton_kernels import invert
+from chimera_ssm.ops.terms import Term
 from tests import zoo
-from tests.chimera_ssm.ops.comparison import check_mix
+from tests.chimera_ssm.ops.comparison import Computing, check_mix, inputs
 
 interpreted = pytest.mark.skipif(not is_interpreted(), reason="make test-gpu runs it in Triton's interpreter")
 TOPOLOGIES = {
@@ -26,7 +29,12 @@ TOPOLOGIES = {
 def sizes(monkeypatch):
     """Shapes that were inverted by the kernel."""
     found = []
-    monkeypatch.setattr(dense, "_operator", lambda A: found.append(A.shape) or dense.dense_inverse(A))
+
+    def inverse(weight, entry, *shape):
+        found.append((len(weight), *shape))
+        return dense.block_inverse(weight, entry, *shape)
+
+    monkeypatch.setattr(dense, "_operator", inverse)
     return found
 
 
@@ -47,7 +55,7 @@ def test_molecules_of_160_nodes(sizes):
     torch.testing.assert_close(x.double(), expected, rtol=1e-5, atol=1e-5)
     grads = [torch.autograd.grad(y.sum(), (weight, rhs)) for y in (x, expected)]
     torch.testing.assert_close(*grads, rtol=1e-5, atol=1e-5)
-    assert sizes == [(1, 2, 160, 160)]
+    assert sizes == [(1, 2, 160)]
 
 
 @interpreted
@@ -57,7 +65,7 @@ def test_pivots_are_chosen(size):
     A = torch.randn(3, size, size, generator=torch.Generator().manual_seed(0))
     A.diagonal(dim1=-2, dim2=-1).fill_(2.0 if size == 1 else 1.0)
     expected = torch.linalg.inv(torch.eye(size, dtype=torch.float64) - A.double())
-    found = dense.dense_inverse(A)
+    found = dense.inverse(torch.eye(size) - A)
     assert (found - expected).abs().max() < 1e-5 * expected.abs().max()
 
 
@@ -65,10 +73,53 @@ def test_pivots_are_chosen(size):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_singular_matrices_leave_others_alone():
     A = torch.stack([torch.eye(4), torch.full((4, 4), torch.nan), torch.zeros(4, 4)])
-    singular, nan, one = dense.dense_inverse(A)
+    singular, nan, one = dense.inverse(torch.eye(4) - A)
     assert not singular.isfinite().all()
     assert nan.isnan().all()
     assert one.equal(torch.eye(4))
+
+
+@interpreted
+def test_second_derivatives_of_a_mix():
+    """Of a mix that is linear in V: twice ``Mᵀ M 1``."""
+    topology = TOPOLOGIES["loops"]
+    weight, C, B, V, scale = inputs(topology, torch.float32)
+
+    def apply(v):
+        return chimera.mix(topology, weight, C, B, v, scale, chimera.Dense())
+
+    (first,) = torch.autograd.grad(apply(V).pow(2).sum(), V, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), V)
+    _, squared = torch.autograd.functional.vjp(apply, V, apply(torch.ones_like(V)))
+    torch.testing.assert_close(second, 2 * squared, rtol=1e-3, atol=1e-4)
+
+
+@interpreted
+def test_parts_that_are_not_finite_leave_others_alone():
+    topology = chimera.batch([zoo.molecule(7), zoo.molecule(20), chimera.Graph(1, [[], []])])
+    arguments = inputs(topology, torch.float32)
+    with torch.no_grad():
+        arguments[3][:, :, :7] = torch.nan
+    found = chimera.mix(topology, *arguments, solver=chimera.Dense())
+    gradients = torch.autograd.grad(found[:, :, 7:].sum(), arguments)
+    assert found[:, :, :7].isnan().all()
+    assert found[:, :, 7:].isfinite().all()
+    assert all(gradient[:, :, 7:].isfinite().all() for gradient in gradients[1:4])
+
+
+def test_launches_of_a_mix_on_molecules():
+    """With the launches of PyTorch, at most 12 forward and 20 backward."""
+    topology = chimera.batch([zoo.molecule(20), zoo.molecule(7)])
+    weight, C, B, V, scale = (x.detach().to("meta").requires_grad_() for x in inputs(topology, torch.float32))
+    with assume_gpu(), recorded_launches() as launches:
+        with Computing() as forward:
+            y = dense.mix([Term(topology, weight, C, B, scale, "dense")], V)
+        assert [launch.kernel for launch in launches] == [invert]
+        with Computing() as backward:
+            torch.autograd.grad(y, [weight, C, B, V, scale], torch.empty_like(y))
+    assert len(launches) == 1
+    assert len(forward.names) + 1 <= 12
+    assert len(backward.names) <= 20
 
 
 @interpreted

@@ -11,7 +11,7 @@ from chimera_ssm.ops import dispatch
 from chimera_ssm.ops.reference import reference_mix
 from chimera_ssm.ops.scan import triton as scan
 from chimera_ssm.ops.scan.triton import chunk_plan
-from tests.chimera_ssm.ops.comparison import assert_same, inputs, truth
+from tests.chimera_ssm.ops.comparison import assert_same, check_half, inputs, truth
 from tests.chimera_ssm.ops.test_states import LINES, entering
 from tests.chimera_ssm.ops.test_states import assert_same as assert_same_states
 
@@ -123,12 +123,26 @@ def test_low_precision(dtype, precision, bound):
 
 
 @interpreted
-def test_second_derivatives():
+@pytest.mark.parametrize("ways", [1, 2])
+def test_mix_takes_16_bits_as_they_are(ways, counted):
+    check_half([chimera.Line(70), chimera.Line(70, reverse=True)][:ways])
+    ((V, _, weights, _, (C, *_), *_),) = counted
+    assert (V.dtype, C.dtype, weights[0].dtype) == (torch.bfloat16, torch.bfloat16, torch.float32)
+
+
+@interpreted
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_second_derivatives(dtype):
     line = chimera.Line(5)
     weight, C, B, V, scale = inputs(line, torch.float32)
-    (first,) = torch.autograd.grad(chimera.mix(line, weight, C, B, V, scale).pow(2).sum(), V, create_graph=True)
+    C, B = C.detach().to(dtype), B.detach().to(dtype)
+    V = V.detach().to(dtype).float().requires_grad_()
+    y = chimera.mix(line, weight, C, B, V.to(dtype), scale)
+    (first,) = torch.autograd.grad(y.float().pow(2).sum(), V, create_graph=True)
     (second,) = torch.autograd.grad(first.sum(), V)
-    torch.testing.assert_close(second, 2 * _squared(line, weight, C, B, V, scale), rtol=1e-3, atol=1e-4)
+    expected = 2 * _squared(line, weight, C.float(), B.float(), V, scale)
+    tolerance = {"rtol": 1e-3, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 3e-2, "atol": 0.1}
+    torch.testing.assert_close(second, expected, **tolerance)
 
 
 def _squared(line, weight, C, B, V, scale):

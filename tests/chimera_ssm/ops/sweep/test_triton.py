@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 pytest.importorskip("triton")
 
@@ -11,11 +10,18 @@ from chimera_ssm.gpu.availability import is_interpreted
 from chimera_ssm.gpu.launch import recorded_launches
 from chimera_ssm.ops.reference import reference_mask, reference_mix
 from chimera_ssm.ops.sweep import triton as sweep
+from chimera_ssm.ops.sweep import triton_rows
 from chimera_ssm.ops.terms import Term
-from tests.chimera_ssm.ops.comparison import assert_same
+from tests.chimera_ssm.ops.comparison import Computing, assert_same, check_half
 
 interpreted = pytest.mark.skipif(not is_interpreted(), reason="make test-gpu runs it in Triton's interpreter")
 ALL = (0, 0), (0, 1), (1, 0), (1, 1)
+
+
+@pytest.fixture(autouse=True)
+def computed_again(monkeypatch):
+    """Products are not stored, as on larger grids."""
+    monkeypatch.setattr(sweep, "stores", lambda *_: False)
 
 
 def dags_of(shape, corners):
@@ -78,7 +84,9 @@ def test_shapes(shape, corners):
 @interpreted
 @pytest.mark.parametrize(("shape", "corners"), [((14, 14), ALL), ((17, 33), ALL[1:2])])
 def test_larger_grids(shape, corners, monkeypatch):
-    monkeypatch.setattr(sweep, "largest_blocks", lambda *_: (512, 16, 64))  # few blocks, for the interpreter's sake
+    monkeypatch.setattr(
+        triton_rows, "largest_blocks", lambda *_: (512, 16, 64)
+    )  # few blocks, for the interpreter's sake
     check(dags_of(shape, corners))
 
 
@@ -96,8 +104,17 @@ def test_several_blocks_of_states_and_channels(N, P):
 
 @interpreted
 def test_programs_share_their_tasks(monkeypatch):
-    monkeypatch.setattr(sweep, "_PROGRAMS", 3)
+    monkeypatch.setattr(triton_rows, "_PROGRAMS", 3)
     check(dags_of((5, 2), ALL[1:3]), H=2)
+
+
+@interpreted
+def test_mix_takes_16_bits_as_they_are(monkeypatch):
+    calls = []
+    monkeypatch.setattr(sweep, "_forward_operator", lambda *args: calls.append(args) or sweep.grid_forward(*args))
+    check_half(dags_of((5, 7), ALL))
+    ((V, weight, _, C, *_),) = calls
+    assert (V.dtype, C.dtype, weight.dtype) == (torch.bfloat16, torch.bfloat16, torch.float32)
 
 
 @interpreted
@@ -113,11 +130,18 @@ def test_mix_takes_the_kernels(solver, monkeypatch):
     assert calls
 
 
-@interpreted
-@pytest.mark.parametrize(
+LOW = pytest.mark.parametrize(
     ("dtype", "precision", "bounds"), [(torch.float32, "high", (6e-4, 1e-3)), (torch.bfloat16, "highest", (1e-2, 1e-2))]
 )
+
+
+@interpreted
+@LOW
 def test_low_precision(dtype, precision, bounds):
+    check_low_precision(dtype, precision, bounds)
+
+
+def check_low_precision(dtype, precision, bounds):
     """The relative root mean square error of y and of every gradient: products of two to three rounded products."""
     torch.manual_seed(0)
     dags = dags_of((5, 4), ALL[:2])
@@ -171,6 +195,10 @@ def test_other_topologies_are_left_to_other_backends(topologies):
 
 
 def test_launches():
+    check_launches()
+
+
+def check_launches():
     """With the launches of PyTorch, at most 12 forward and 20 backward."""
     dags = dags_of((14, 14), ALL)
     given = inputs(dags, H=4)
@@ -178,21 +206,10 @@ def test_launches():
     weights, (C,), (B,), V, scales = on_meta
     terms = [Term(t, w, C, B, s, "sweep") for t, w, s in zip(dags, weights, scales, strict=True)]
     with recorded_launches() as launches:
-        with _Counted() as forward:
+        with Computing() as forward:
             y = sweep.mix(terms, V)
         n = len(launches)
-        with _Counted() as backward:
+        with Computing() as backward:
             torch.autograd.grad(y, [V, *weights, C, B, *scales], torch.empty_like(y), retain_graph=True)
-    assert n + forward.count <= 12
-    assert len(launches) - n + backward.count <= 20
-
-
-class _Counted(TorchDispatchMode):
-    """Counts the operations of PyTorch that compute."""
-
-    count = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        launches_nothing = func.is_view or func.overloadpacket.__name__ in ("empty", "empty_like", "detach", "unbind")
-        self.count += not launches_nothing
-        return func(*args, **(kwargs or {}))
+    assert n + len(forward.names) <= 12
+    assert len(launches) - n + len(backward.names) <= 20
