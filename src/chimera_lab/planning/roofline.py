@@ -17,14 +17,14 @@ import torch
 from torch import Tensor
 
 from chimera_lab.planning.hardware import GIGA, GPUS, Hardware
-from chimera_lab.planning.kernels import launches_of_graphs, matmul_precision
+from chimera_lab.planning.kernels import matmul_precision
 from chimera_lab.planning.mixes import MixCall
 from chimera_lab.planning.traffic import Traffic
 from chimera_ssm.gpu.availability import assume_gpu
 from chimera_ssm.gpu.launch import Launch, recorded_launches
 from chimera_ssm.ops import Solver, mix
 from chimera_ssm.ops.custom_ops import solver_of
-from chimera_ssm.topology import Grid, Line, Topology
+from chimera_ssm.topology import Graph, Grid, Line, Topology, batch
 from chimera_ssm.topology.registry import topology_of
 
 
@@ -70,7 +70,7 @@ def roofline_table(gpu: str = "a100") -> str:
     """Launches, bytes, operations and estimated times of each case, as a table in Markdown."""
     device = GPUS[gpu]
     lines = [
-        f"Estimates for {gpu.upper()}, nothing was measured: products in tf32, as after",
+        f"Estimates for {gpu.upper()}, nothing was measured: V, B and C in bfloat16, masks in tf32, as after",
         'torch.set_float32_matmul_precision("high"); attention is flash attention in bfloat16 on as many heads.',
         "",
         "| mix | pass | launches | MB moved | GFLOP | estimated ms | attention, estimated ms |",
@@ -81,9 +81,15 @@ def roofline_table(gpu: str = "a100") -> str:
         for name, work, theirs in zip(("forward", "backward"), passes_of(case, device), attention, strict=True):
             sizes = f"Z {case.Z}, H {case.H}, N {case.N}, P {case.P}"
             lines.append(_row(f"{case.name}, {sizes}", name, work, f"{1e3 * theirs:.2f}"))
-    inverse = _work(launches_of_graphs(150, Z=128), Traffic(), device)
-    lines.append(_row("32 graphs of 150 nodes, H 4: the inverse alone", "forward", inverse, ""))
+    for name, work in zip(("forward", "backward"), passes_of(_graphs(), device), strict=True):
+        lines.append(_row("32 rings of 150 nodes, H 4, N 16, P 16", name, work, ""))
     return "\n".join(lines)
+
+
+def _graphs() -> Case:
+    """A mix on a batch of graphs."""
+    ring = Graph(150, [[*range(150)] * 2, [*range(1, 150), 0, 149, *range(149)]])
+    return Case("rings", [batch([ring] * 32)], 1, 4, 16, 16)
 
 
 def _row(case: str, name: str, work: Work, attention: str) -> str:
@@ -95,11 +101,11 @@ def passes_of(case: Case, device: Hardware) -> tuple[Work, Work]:
     """The work of the forward and the backward pass."""
     T = case.topologies[0].num_nodes
 
-    def tensor(*shape: int) -> Tensor:
-        return torch.empty(case.Z, *shape, device="meta", requires_grad=True)
+    def tensor(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+        return torch.empty(case.Z, *shape, dtype=dtype, device="meta", requires_grad=True)
 
     C, B, V = tensor(1, T, case.N), tensor(1, T, case.N), tensor(case.H, T, case.P)
-    weights, scales = ([tensor(case.H, n) for n in sizes] for sizes in _sizes(case.topologies))
+    weights, scales = ([tensor(case.H, n, dtype=torch.float32) for n in sizes] for sizes in _sizes(case.topologies))
     count = len(case.topologies)
     return passes_of_mix(case.topologies, [V, *weights, *[C] * count, *[B] * count, *scales], None, device)
 

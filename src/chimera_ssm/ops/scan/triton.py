@@ -258,6 +258,8 @@ class _Chunks:
             "read": (blocks_n, self.heads, self.T),
         }
         made = {name: torch.empty(shape, dtype=torch.float32, device=dV.device) for name, shape in shapes.items()}
+        if self.slots == 1:  # complete sums are written as they will be returned
+            made["pair"] = torch.empty(shapes["pair"], dtype=self.C.dtype, device=dV.device)
         dw, pair, dscale, written, read = made.values()
         given, numbers, has_states = (*self.inputs, grad), {"heads": self.heads}, {"STATES": states is not None}
         self.launch_by_group(
@@ -271,7 +273,7 @@ class _Chunks:
         self.launch_by_group(
             kernels.chunk_weight_gradients, 1, *given, states, adjoints, dw, read, written, **has_states, **numbers
         )
-        return dw, _summed(dscale, 0), *_summed(pair, 1)
+        return dw, _summed(dscale, 0, torch.float32), *_summed(pair, 1, self.C.dtype)
 
     def launch_by_group(self, kernel: Any, blocks: int, *tensors: Tensor | None, **constants: Any) -> None:
         """Launch a kernel for each chunk, each share of the heads of a group, and each block."""
@@ -283,8 +285,8 @@ class _Chunks:
 _forward_operator, _backward_operator = triton_operator(scan_forward), triton_operator(scan_backward)
 
 
-def _summed(x: Tensor, dim: int) -> Tensor:
-    return x.squeeze(dim) if x.shape[dim] == 1 else x.sum(dim)
+def _summed(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+    return x.squeeze(dim) if x.shape[dim] == 1 else x.sum(dim, dtype=dtype)
 
 
 #: A line of one chunk is computed through its mask, a longer one through states as well.
