@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -18,6 +19,12 @@ from chimera_lab.training.checkpoints import best_path
 from chimera_lab.training.files import read_json
 from chimera_lab.training.recipe import Recipe, RuntimeConfig
 from chimera_lab.training.run import Run, open_run
+
+#: Gives the commands in its argument one after the other.
+_PROGRAM = (
+    "import json, sys; from chimera_lab.cli import main; "
+    "sys.exit(next((code for code in map(main, json.loads(sys.argv[1])) if code), 0))"
+)
 
 
 class Workers:
@@ -43,8 +50,12 @@ class Workers:
         return self._run_all(self._train, calls)
 
     def evaluate(self, calls: Mapping[Any, tuple[Path, str, Mapping[str, Any]]]) -> dict[Any, dict[str, Any]]:
-        """Evaluate runs with other settings; their metrics."""
-        return self._run_all(self._evaluate, calls)
+        """Evaluate runs with other settings; their metrics. The evaluations of a run share a process."""
+        by_run: dict[Path, dict[str, Mapping[str, Any]]] = {}
+        for folder, title, changes in calls.values():
+            by_run.setdefault(folder, {})[title] = changes
+        found = self._run_all(self._evaluate, {folder: (folder, changes) for folder, changes in by_run.items()})
+        return {key: found[folder][title] for key, (folder, title, _) in calls.items()}
 
     def _run_all(self, work: Callable[..., Any], calls: Mapping[Any, tuple[Any, ...]]) -> dict[Any, Any]:
         with ThreadPoolExecutor(self.jobs) as pool:
@@ -67,7 +78,7 @@ class Workers:
         result = self._result(run)
         if result is None:
             try:
-                self._call("train", "--resume", str(folder), log=folder / "log.txt")
+                self._call(["train", "--resume", str(folder)], log=folder / "log.txt")
             except ValueError:
                 if run.divergence is None:
                     raise
@@ -86,27 +97,34 @@ class Workers:
         before = open_run(start).divergence if (start / "config.yaml").exists() else None
         return run.result or run.divergence or before
 
-    def _evaluate(self, folder: Path, title: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-        name = re.sub(r"[^\w.-]+", "-", title)
-        path = folder / f"eval-{name}.json"
+    def _evaluate(self, folder: Path, changes: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+        """The metrics of a run by title, each with other settings."""
+        names = {title: re.sub(r"[^\w.-]+", "-", title) for title in changes}
+        paths = {title: folder / f"eval-{name}.json" for title, name in names.items()}
         run = open_run(folder)
         diverged = run.result is None
         weights = best_path(run.checkpoints) if run.recipe.export == "best" else folder
-        if not diverged and not path.exists():
-            options = [f"--{key}={value}" for key, value in changes.items()]
-            self._call("eval", str(weights), *options, "--json", str(path), log=folder / "log.txt")
-        self.advance(str(path))
-        found = {} if diverged else read_json(path, dict, "delete it, and give the same command again")
-        return {key: nan if value is None else value for key, value in found.items()}
+        left = {} if diverged else {title: path for title, path in paths.items() if not path.exists()}
+        calls = [
+            ["eval", str(weights), *(f"--{key}={value}" for key, value in changes[title].items()), "--json", str(path)]
+            for title, path in left.items()
+        ]
+        if calls:
+            self._call(*calls, log=folder / "log.txt")
+        found = {}
+        for title, path in paths.items():
+            self.advance(str(path))
+            values = {} if diverged else read_json(path, dict, "delete it, and give the same command again")
+            found[title] = {key: nan if value is None else value for key, value in values.items()}
+        return found
 
-    def _call(self, *args: str, log: Path) -> None:
-        """Run `chimera` in a subprocess with its output in a file."""
+    def _call(self, *calls: list[str], log: Path) -> None:
+        """Run `chimera` with each list of arguments, until one fails, in a subprocess with its output in a file."""
         if self.stop.is_set():
             raise KeyboardInterrupt
-        program = "import sys; from chimera_lab.cli import main; sys.exit(main())"
         with open(log, "ab") as file:
             process = subprocess.Popen(
-                [sys.executable, "-c", program, *args],
+                [sys.executable, "-c", _PROGRAM, json.dumps(calls)],
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "OMP_NUM_THREADS": self.threads},
@@ -121,7 +139,7 @@ class Workers:
             raise KeyboardInterrupt
         if code:
             lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            raise ValueError(f"chimera {' '.join(args)} failed: {lines[-1] if lines else 'no output'}; see {log}")
+            raise ValueError(f"chimera {' '.join(calls[0])} failed: {lines[-1] if lines else 'no output'}; see {log}")
 
 
 def _as_completed(futures: Iterable[Future]) -> Iterable[Future]:
