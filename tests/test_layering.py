@@ -41,7 +41,6 @@ UNTESTED = {
     "cpu/tiles.py": "inlined into the kernels of sweep and sparse_lu",
     "models/configuration.py": "what the settings of images, texts and graphs share: tested with each of them",
     "ops/work.py": "operation counts: test_flops.py and test_select.py",
-    "ops/sweep/triton_rows.py": "what both ways of sweep/triton.py share: test_triton.py, test_triton_stored.py",
     "topology/search.py": "kernels of traversal.py",
 }
 

@@ -56,7 +56,7 @@ def test_estimates_for_gpus_are_marked_as_such(capsys):
     assert cli.main(["bench", "--gpu-estimate"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("Estimates for A100, nothing was measured")
-    assert out.count("| backward |") == 4
+    assert out.count("| backward |") == 5
     assert "grid 14×14" in out
 
 

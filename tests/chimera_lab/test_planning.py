@@ -89,13 +89,16 @@ def test_flops_of_a_grid_are_those_of_its_blocks():
     from chimera_lab.planning.kernels import Case, launches_of_grids
     from chimera_lab.planning.roofline import kernel_flops
 
-    forward, _ = launches_of_grids(Case(32, 16, torch.float32, "high", (3, 14)), Z=1, H=2)
+    heads, dags = 2, 4
+    forward, _ = launches_of_grids(Case(32, 16, torch.float32, "high", (3, 14)), Z=1, H=heads)
+    assert [launch.kernel.__name__ for launch in forward] == ["row_masks", "stored_outputs"]
+    assert kernel_flops(forward[0]) == (0, 0, 0)
+    visited = 2 * heads * dags / 2 * 3 * 64 * 16  # for each pair of DAGs: rows, nodes, width
+    assert kernel_flops(forward[1]) == (visited * 16, visited * 2 * 16, 0)  # one product with V, two with masks
+    forward, _ = launches_of_grids(Case(32, 16, torch.float32, "high", (1, 20)), Z=1, H=heads)
+    visited = 2 * heads * dags * 1 * 32 * 32
     assert [launch.kernel.__name__ for launch in forward] == ["row_masks", "grid_outputs"]
-    flops = [kernel_flops(launch) for launch in forward]
-    assert flops[0] == (0, 0, 0)
-    heads, dags, rows, nodes, width = 2, 4, 3, 64, 16
-    visited = 2 * heads * dags * rows * nodes * width
-    assert flops[1] == (visited * (32 + 16), visited * width, 0)
+    assert kernel_flops(forward[1]) == (visited * (32 + 16), visited * 32, 0)
 
 
 def test_products_of_a_model_are_those_of_its_layers():

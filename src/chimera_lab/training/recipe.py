@@ -70,7 +70,7 @@ class RuntimeConfig(Settings):
     strategy: Literal["auto", "ddp", "fsdp"] = setting("auto", "how several devices are used")
     precision: Literal["32", "bf16", "16"] = setting("32", "bf16 and 16: mixed precision; masks stay in 32 bits")
     compile: Literal["auto", "yes", "no"] = setting(
-        "auto", "torch.compile the model without its head; auto: of images and text on GPUs, without fsdp"
+        "auto", "compile the model without its head; auto: of images and text on GPUs, without fsdp"
     )
     workers: int = setting(0, "data loader processes; 0: load in the training process", least=0)
     checkpoint_every: int = setting(0, "steps between checkpoints; 0: by time and evaluation only", least=0)
