@@ -68,7 +68,7 @@ def check_floating(name: str, features: Tensor) -> None:
         raise ValueError(f"{name} must be floating point, found {features.dtype}; embed integers first")
 
 
-def check_dtype(name: str, x: Tensor, layer: nn.Module) -> None:
+def check_dtype(name: str, x: Tensor, layer: nn.Module | None) -> None:
     """Raise a ValueError if features do not have the precision of the layer that projects them.
 
     Autocast converts them, and quantized layers have weights of other types.

@@ -49,7 +49,10 @@ RING = chimera.Graph(3, [[0, 1, 2], [1, 2, 0]])
             lambda: chimera.Chimera(32, kind=chimera.OnDAG())(X, RING, edge_weight=torch.ones(3)),
             r"edge_weight needs a mixer with kind=OnGraph\(\), found OnDAG",
         ),
-        (lambda: chimera.Chimera(32)(X, RING, torch.rand(3, 2)), r"edge_attr needs a layer with edge_dim, found .*\[3, 2\]"),
+        (
+            lambda: chimera.Chimera(32)(X, RING, torch.rand(3, 2)),
+            r"edge_attr needs a layer with edge_dim, found .*\[3, 2\]",
+        ),
         (
             lambda: chimera.Chimera(32, edge_dim=2)(X, RING),
             r"edge_attr is missing: this layer was made with edge_dim=2; pass edge_attr \[3, 2\], a row for each edge",
