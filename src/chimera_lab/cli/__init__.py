@@ -92,7 +92,7 @@ class _CommandParser(argparse.ArgumentParser):
         known = [name for action in self._actions for name in action.option_strings]
         near = [name for name in (_SYNONYMS.get(option.replace("_", "-")),) if name in known]
         near = near or get_close_matches(option, known, n=1, cutoff=0.7)
-        return f"unknown option {option}" + (f", did you mean {near[0]}?" if near else "")
+        return f"unknown option {option}" + (f", did you mean {near[0]}?" if near else self.get_default("remedy") or "")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from chimera_lab.data.cache import cache_folder
 from chimera_lab.data.files import write_folder
-from chimera_lab.data.text_files import TEXT_SUFFIXES, as_documents, read_pieces, text_suffix
+from chimera_lab.data.text_files import TEXT_SUFFIXES, as_documents, note_if_table, read_pieces, text_suffix
 
 _TESTS = ("test", "validation", "valid", "val", "dev")
 
@@ -71,6 +71,7 @@ def load_corpora(data: str, text_column: str) -> Corpora:
         return _wikitext2(text_column)
     path = Path(data).expanduser()
     if path.is_file():
+        note_if_table(path)
         return Corpora(_files(str(path), [path], text_column), None)
     if not path.is_dir():
         raise ValueError(

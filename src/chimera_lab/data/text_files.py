@@ -12,6 +12,8 @@ from typing import Any
 from chimera_lab.data.files import read_lines, reason
 
 TEXT_SUFFIXES = (".txt", ".text", ".tokens", ".raw", ".jsonl", ".json", ".parquet")
+#: Tables, which are read as plain text if they are named.
+_TABLES = (".csv", ".tsv")
 
 
 #: Lines and words of at least this length are reported: such files are often not text.
@@ -21,6 +23,15 @@ _LONG_LINE, _LONG_WORD = 1_000_000, 10_000
 def text_suffix(path: Path) -> str:
     """The suffix that determines the format of a file, without .gz."""
     return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def note_if_table(path: Path) -> None:
+    """Say that a table is read as plain text, whose columns mean nothing."""
+    if text_suffix(path) in _TABLES:
+        _print_once(
+            f"note: {path} is read as plain text, commas and labels included; to train on its classes, see "
+            f"docs/transformers.md, section Your own classes"
+        )
 
 
 def read_pieces(path: Path, text_column: str) -> Iterator[str | None]:

@@ -50,11 +50,13 @@ def card(
         f'{name}.from_pretrained("this folder")' if preset is None else f'create_model("{preset}", pretrained=True)'
     )
     load = ["import chimera_ssm", "", f"model = chimera_ssm.{source}"]
-    if task is not None:
-        load += ["", "from transformers import pipeline", "", f'pipe = pipeline("{task}", "this folder")']
+    pipe = ["from transformers import pipeline", "", "import chimera_ssm  # registers the models", ""]
+    pipe += [f'pipe = pipeline("{task}", "this folder")']
     lines = ["---", *head, "---", "", f"# {preset or name}", ""]
     lines += [f"A state space model (`{name}`) of {count:,} parameters, saved by chimera-ssm {__version__}.", ""]
     lines += ["## Use", "", "```python", *load, "```", ""]
+    if task is not None:
+        lines += ["Or as a pipeline:", "", "```python", *pipe, "```", ""]
     lines += ["It needs `chimera-ssm` with the extra `hf`.", ""]
     lines += ["## Data", "", textwrap.fill(data or "Not recorded.", 120), ""]
     if command is not None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, ClassVar
 
 from transformers import PreTrainedConfig
@@ -57,6 +60,7 @@ class ChimeraConfig(PreTrainedConfig):
     initializer_range: float = 0.02
 
     def __post_init__(self, **kwargs: Any) -> None:
+        warn_of_misspelled(self, kwargs)
         super().__post_init__(**kwargs)
         check_mixer(self.kind, self.mixer)
         check_choices(self, self.choices())
@@ -68,6 +72,17 @@ class ChimeraConfig(PreTrainedConfig):
     def choices(cls) -> dict[str, Sequence[Any]]:
         """The values of fields that have a fixed list of them."""
         return {**cls._choices, "injection": INJECTION_CHOICES, "resolvent": RESOLVENTS, "init": INITS}
+
+
+def warn_of_misspelled(config: Any, others: Iterable[str]) -> None:
+    """Warn of settings that do not exist and resemble one that does; `transformers` would keep them as attributes."""
+    known = {field.name for field in dataclasses.fields(config)} | {"num_labels"}
+    for name in others:
+        if name not in known and (near := get_close_matches(name, known, n=1, cutoff=0.8)):
+            warnings.warn(
+                f"{type(config).__name__} has no setting {name!r}, did you mean {near[0]!r}? It has no effect",
+                stacklevel=4,
+            )
 
 
 def check_choices(config: Any, choices: Mapping[str, Sequence[Any]]) -> None:

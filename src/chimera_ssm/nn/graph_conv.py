@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from chimera_ssm.nn.kinds import Kind, OnGraph
 from chimera_ssm.nn.local_conv import normalized_sum
 from chimera_ssm.nn.mixer import Chimera
+from chimera_ssm.nn.mixer_checks import check_dtype, check_floating
 from chimera_ssm.ops import Solver
 from chimera_ssm.topology.checks import capturing
 from chimera_ssm.topology.from_edge_index import check_edge_index, from_edge_index, instead_of_dense
@@ -59,6 +60,11 @@ class ChimeraConv(MessagePassing):
         solver: the fastest exact one if omitted; ``Neumann(terms)`` truncates, by default at each graph's diameter.
         heads: PyG's name of ``num_heads``.
         skip: whether the layer contains the graph convolution. Without it h = W x + b, and y is the mix alone.
+        conv: whether V, B and C go through a local convolution.
+        resolvent: ``"exact"``, or ``"identity"`` for L = I with everything else unchanged, for ablations.
+
+    The bound γ of the row sums of A is an option of the kind, like all that concerns A. If answers are many hops away,
+    use ``kind=OnGraph(aggregate="mean", gamma=0.999), gate=True, skip=False``.
 
     Shapes: ``x [T, in_channels]``, ``edge_index [2, E]``, ``edge_attr [E, edge_dim]``, ``batch [T]``, ascending,
     ``edge_weight [E]`` → ``[T, out_channels]``. For bipartite graphs ``x`` is a pair, and the output has a row for each
@@ -82,6 +88,8 @@ class ChimeraConv(MessagePassing):
         solver: Solver | None = None,
         heads: int | None = None,
         skip: bool = True,
+        conv: bool = True,
+        resolvent: str = "exact",
     ):
         super().__init__()
         if None not in (num_heads, heads):
@@ -94,7 +102,16 @@ class ChimeraConv(MessagePassing):
         num_heads = heads if num_heads is None else num_heads
         kind = OnGraph(aggregate="mean") if kind is None else kind
         self.mixer = Chimera(
-            self.out_channels, num_heads, state_size, expand, gate=gate, edge_dim=edge_dim, kind=kind, solver=solver
+            self.out_channels,
+            num_heads,
+            state_size,
+            expand,
+            gate=gate,
+            edge_dim=edge_dim,
+            kind=kind,
+            conv=conv,
+            resolvent=resolvent,
+            solver=solver,
         )
         self.scale = nn.Parameter(torch.empty(self.out_channels)) if skip else None
         self._start_from_the_convolution()
@@ -268,6 +285,8 @@ def _check_features(name: str, x: Tensor, lin: nn.Linear) -> None:
         raise ValueError(f"{name} must be a dense tensor, found {found}; convert a sparse one with .to_dense()")
     if x.dim() != 2 or (width and x.shape[1] != width):
         raise ValueError(f"{name} must have shape [nodes, {width or 'channels'}], found {list(x.shape)}")
+    check_floating(name, x)
+    check_dtype(name, x, lin)
 
 
 def _numbered(edge_index: Tensor, sources: int, targets: int) -> Tensor:

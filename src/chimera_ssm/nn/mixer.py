@@ -12,7 +12,7 @@ from torch import Tensor
 from chimera_ssm.adjacency import Adjacency
 from chimera_ssm.gpu.availability import is_gpu
 from chimera_ssm.nn.kinds import check_kind
-from chimera_ssm.nn.mixer_checks import check_edge_weights, check_edges, check_nodes, check_recurrent
+from chimera_ssm.nn.mixer_checks import check_dtype, check_edge_weights, check_edges, check_nodes, check_recurrent
 from chimera_ssm.nn.recurrence import MixerState, RecurrentMixer
 from chimera_ssm.ops import mix, solve
 from chimera_ssm.topology import Line, Topology
@@ -198,7 +198,10 @@ class Chimera(RecurrentMixer):
         """Leading dimensions, ``x [Z, T, dim]`` with zeros where there is no node, and the mask ``[Z, T]``; checked."""
         check_kind(self.kind, topology)
         check_nodes(x, topology, self.dim, node_mask)
+        check_dtype("x", x, self.in_proj)
         check_edges(x, topology, self.edge_dim, edge_attr)
+        if edge_attr is not None:
+            check_dtype("edge_attr", edge_attr, self.edge_proj)
         lead = x.shape[:-2]
         x = x.reshape(-1, *x.shape[-2:])
         if node_mask is not None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from chimera_ssm.errors import TopologyError
-from chimera_ssm.nn.kinds import Kind
+from chimera_ssm.nn.kinds import KINDS, Kind
 from chimera_ssm.ops import Neumann, Solver
 from chimera_ssm.topology import Line, Topology
 
@@ -17,6 +17,16 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     """Raise a ValueError unless ``value`` is one of ``choices``."""
     if value not in choices:
         raise ValueError(f"{name} must be one of {choices}, found {value!r}")
+
+
+def check_is_kind(kind: object) -> None:
+    """Raise a ValueError unless ``kind`` is an instance of a class of kinds."""
+    if isinstance(kind, Kind):
+        return
+    if isinstance(kind, type) and issubclass(kind, Kind):
+        raise ValueError(f"kind must be an instance, found the class {kind.__name__}: write kind={kind.__name__}()")
+    calls = ", ".join(f"{known}()" for known in KINDS)
+    raise ValueError(f"kind must be one of {calls}, or of your own subclass of Kind; found {kind!r}")
 
 
 def check_sizes(width: int, num_heads: int, groups: int, edge_dim: int | None, kind: Kind) -> None:
@@ -37,8 +47,7 @@ def check_limits(limits: Sequence[float] | None) -> None:
 
 def check_nodes(x: Tensor, topology: Topology, dim: int, node_mask: Tensor | None) -> None:
     """Check features ``[..., T, dim]`` and the mask ``[..., T]``."""
-    if not x.is_floating_point():
-        raise ValueError(f"x must be floating point, found {x.dtype}; embed integer features first")
+    check_floating("x", x)
     if x.dim() < 2 or x.shape[-2:] != (topology.num_nodes, dim):
         raise ValueError(
             f"x must have shape [..., {topology.num_nodes}, {dim}], a row for each node of {topology!r}, "
@@ -53,17 +62,42 @@ def check_nodes(x: Tensor, topology: Topology, dim: int, node_mask: Tensor | Non
         _check_lead("node_mask", node_mask.shape[:-1], x.shape[:-2])
 
 
+def check_floating(name: str, features: Tensor) -> None:
+    """Raise a ValueError unless features are floating point."""
+    if not features.is_floating_point():
+        raise ValueError(f"{name} must be floating point, found {features.dtype}; embed integers first")
+
+
+def check_dtype(name: str, x: Tensor, layer: nn.Module | None) -> None:
+    """Raise a ValueError if features do not have the precision of the layer that projects them.
+
+    Autocast converts them, and quantized layers have weights of other types.
+    """
+    weight = getattr(layer, "weight", None)
+    if not isinstance(weight, Tensor) or x.dtype == weight.dtype or not weight.is_floating_point():
+        return
+    if not torch.is_autocast_enabled(x.device.type):
+        raise ValueError(
+            f"{name} must be {weight.dtype}, as the weights of the layer are, found {x.dtype}; convert {name} with "
+            f".to({weight.dtype}), or the layer with .to({x.dtype})"
+        )
+
+
 def check_edges(x: Tensor, topology: Topology, edge_dim: int | None, edge_attr: Tensor | None) -> None:
     """Check edge features ``[..., E, edge_dim]``."""
-    if (edge_attr is None) != (edge_dim is None):
-        raise ValueError(
-            "edge_attr is required by a mixer with edge_dim, and not accepted by others; "
-            f"found edge_dim={edge_dim} and edge_attr={'None' if edge_attr is None else list(edge_attr.shape)}"
-        )
     if edge_attr is None:
+        if edge_dim is not None:
+            raise ValueError(
+                f"edge_attr is missing: this layer was made with edge_dim={edge_dim}; pass edge_attr "
+                f"[{topology.num_edges}, {edge_dim}], a row for each edge, or leave edge_dim out"
+            )
         return
-    if not edge_attr.is_floating_point():
-        raise ValueError(f"edge_attr must be floating point, found {edge_attr.dtype}; embed integers first")
+    if edge_dim is None:
+        raise ValueError(
+            f"edge_attr needs a layer with edge_dim, found edge_dim=None and edge_attr {list(edge_attr.shape)}; make "
+            "it with edge_dim, or leave edge_attr out"
+        )
+    check_floating("edge_attr", edge_attr)
     if edge_attr.shape[-2:] != (topology.num_edges, edge_dim):
         raise ValueError(
             f"edge_attr must have shape [..., {topology.num_edges}, {edge_dim}], found {list(edge_attr.shape)}"

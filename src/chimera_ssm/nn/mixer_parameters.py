@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from chimera_ssm.adjacency import Adjacency, inverse_softplus
 from chimera_ssm.nn.kinds import Kind, OnGraph
-from chimera_ssm.nn.mixer_checks import check_choice, check_limits, check_sizes
+from chimera_ssm.nn.mixer_checks import check_choice, check_is_kind, check_limits, check_sizes
 from chimera_ssm.nn.norm import HeadNorm
 from chimera_ssm.nn.norm_torch import EPS
 from chimera_ssm.nn.split_columns import split_columns
@@ -53,6 +53,7 @@ class MixerParameters(nn.Module):
         self.groups, self.kind, self.solver = groups, OnGraph() if kind is None else kind, solver
         self.edge_dim, self.resolvent, self.init, self.dt_range = edge_dim, resolvent, init, (dt_min, dt_max)
         self.dt_limit = dt_limit
+        check_is_kind(self.kind)
         check_choice("resolvent", resolvent, RESOLVENTS)
         check_choice("init", init, INITS)
         check_limits(dt_limit)

@@ -1,6 +1,7 @@
 """The commands train, eval and list, as typed."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -142,6 +143,24 @@ def test_settings_that_do_not_exist_or_fit_are_refused(options, message, capsys)
     err = capsys.readouterr().err
     assert message in err
     assert err.count("\n") < 5
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--resume", "run", "--epochs", "8"], "--epochs: the settings of a run are fixed, and --resume continues it"),
+        (
+            ["--resume=run", "--lr=1"],
+            "unknown option --lr: the settings of a run are fixed, .* new run, chimera",
+        ),
+        (["--resume", "run", "--devics", "2"], "unknown option --devics, did you mean --devices\\?\n"),
+        (["image/digits", "--nothing", "2"], "unknown option --nothing\n"),
+    ],
+)
+def test_options_of_a_resumed_run(argv, message, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["train", *argv])
+    assert re.search(message, capsys.readouterr().err)
 
 
 def test_help_lists_the_recipes_settings(capsys):

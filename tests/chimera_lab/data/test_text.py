@@ -335,6 +335,16 @@ def test_a_line_of_a_million_characters(tmp_path, vocabulary, capsys):
     assert err.count("is it text?") == 1
 
 
+@pytest.mark.parametrize("name", ["texts.csv", "texts.tsv", "texts.csv.gz", "texts.txt"])
+def test_a_table_is_said_to_be_read_as_plain_text(name, tmp_path, vocabulary, capsys):
+    path, content = tmp_path / name, b"text,label\n" + b"one two,three\n" * 40
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    for _ in range(2):
+        assert len(load_text(str(path), 8, vocabulary, 0).train)
+    told = capsys.readouterr().err.count(f"{path} is read as plain text, commas and labels included; to train on its")
+    assert told == (name != "texts.txt")
+
+
 def test_a_vocabulary_for_a_line_of_a_million_letters(tmp_path):
     letters = torch.randint(97, 123, (10**6,), generator=torch.Generator().manual_seed(0))
     data = folder(tmp_path, train_txt=bytes(letters.tolist()).decode() + " one two three" * 99)

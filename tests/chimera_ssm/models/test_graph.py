@@ -1,6 +1,7 @@
 """Graph models: presets, invariances, encoders, saving and loading, baselines."""
 
 import json
+import warnings
 
 import pytest
 import torch
@@ -491,3 +492,12 @@ def test_a_batch_without_nodes():
     empty = Data(x=torch.empty(0, 9).long(), edge_index=torch.empty(2, 0).long(), edge_attr=torch.empty(0, 3).long())
     with pytest.raises(ValueError, match="there are no nodes"):
         build()(Batch.from_data_list([empty]))
+
+
+def test_a_misspelled_setting_is_named():
+    with pytest.warns(UserWarning, match="has no setting 'hiden_size', did you mean 'hidden_size'\\? It has no effect"):
+        ChimeraGraphConfig(hiden_size=32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = ChimeraGraphConfig(num_labels=3, torch_dtype="float32", my_note="size 32", name_or_path="here")
+        assert ChimeraGraphConfig.from_dict(again.to_dict()).my_note == "size 32"

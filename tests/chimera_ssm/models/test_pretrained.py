@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import chimera_ssm as chimera
+from chimera_ssm.models.card import card as card_of
 from chimera_ssm.models.pretrained import weights_folder
 
 
@@ -47,6 +48,7 @@ def test_trained_models_come_with_the_package(name):
     assert any(not torch.equal(a, b) for a, b in zip(trained.parameters(), fresh.parameters(), strict=True))
     card = (weights_folder() / name / "README.md").read_text()
     assert f'create_model("{name}", pretrained=True)' in card
+    assert card.partition("## Data")[0] == card_of(trained, preset=name).partition("## Data")[0]
     assert "Not recorded" not in card
 
 

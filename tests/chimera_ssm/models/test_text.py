@@ -1,5 +1,6 @@
 """Text models: presets, padding and packing, and what `transformers` expects of a model."""
 
+import warnings
 from inspect import signature
 
 import pytest
@@ -479,3 +480,12 @@ def test_models_saved_with_D_in_the_mixer_still_load(tmp_path):
         for name, value in model.state_dict().items():
             assert torch.equal(loaded.state_dict()[name], value), name
         loaded.save_pretrained(tmp_path)
+
+
+def test_a_misspelled_setting_is_named():
+    with pytest.warns(UserWarning, match="has no setting 'hiden_size', did you mean 'hidden_size'\\? It has no effect"):
+        ChimeraTextConfig(hiden_size=32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = ChimeraTextConfig(num_labels=3, torch_dtype="float32", my_note="size 32", name_or_path="here")
+        assert ChimeraTextConfig.from_dict(again.to_dict()).my_note == "size 32"

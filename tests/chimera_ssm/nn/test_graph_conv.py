@@ -216,7 +216,7 @@ def call(x=(4, 8), edges=((0, 1), (1, 2)), edge_attr=(2, 3), batch=None):
         ({"edges": ((0, 0), (1, 1)), "edge_attr": (1, 3)}, r"a row for each of the 2 edges, found \[1, 3\]"),
         ({"edges": ((0, 0), (1, 1)), "edge_attr": (2, 4)}, r"must have shape \[2, 3\], .* found \[2, 4\]"),
         ({"edge_attr": (2,)}, r"must have shape \[2, 3\], .* found \[2\]"),
-        ({"edge_attr": None}, "edge_attr is required"),
+        ({"edge_attr": None}, r"edge_attr is missing: this layer was made with edge_dim=3; .* \[2, 3\]"),
     ],
 )
 def test_bad_input(options, message):
@@ -266,6 +266,20 @@ def test_sparse_edges_are_told_how_to_be_converted(x, edges):
             lambda: chimera.ChimeraConv(8)(torch.zeros(2, 8), torch.tensor([[0, 0], [1, 1]]), torch.zeros(2, 3)),
             r"needs a layer with edge_dim, found edge_dim=None and edge_attr \[2, 3\]; weights .* by name: edge_w",
         ),
+        (
+            lambda: chimera.ChimeraConv(8)(torch.zeros(2, 8).long(), torch.tensor([[0], [1]])),
+            "x must be floating point, found torch.int64; embed integers first",
+        ),
+        (
+            lambda: chimera.ChimeraConv(8)(torch.zeros(2, 8).double(), torch.tensor([[0], [1]])),
+            "x must be torch.float32, as the weights of the layer are, found torch.float64; convert x with",
+        ),
+        (
+            lambda: chimera.ChimeraConv(-1, 8)(torch.zeros(2, 8).double(), torch.tensor([[0], [1]])),
+            "x must be torch.float32, as the weights of the layer are, found torch.float64; convert x with",
+        ),
+        (lambda: pair(BIPARTITE(), x=(torch.zeros(2, 8), torch.zeros(3, 6).int())), r"x\[1\] must be floating point"),
+        (lambda: chimera.ChimeraConv(8, kind=chimera.OnDAG), r"found the class OnDAG: write kind=OnDAG\(\)"),
         (
             lambda: chimera.ChimeraConv(8)(torch.zeros(2, 8).to_sparse(), torch.tensor([[0], [1]])),
             r"x must be a dense tensor, found torch.sparse_coo; .*to_dense",
@@ -392,3 +406,17 @@ def test_it_starts_as_a_graph_convolution():
         conv.mixer.out_proj.weight.normal_()
     mixed = conv.mixer(gcn(x, edges), chimera.Graph(6, edges))
     torch.testing.assert_close(conv(x, edges), gcn(x, edges) + 0.1 * mixed)
+
+
+def test_without_resolvent_and_convolution_a_node_does_not_depend_on_others():
+    edges, (x, _) = random_graph(6, 20, 0), features(6, 0)
+    options = {"edge_dim": None, "kind": chimera.OnGraph(injection="step"), "skip": False}
+    changed = torch.cat([x[:1], -x[1:]])
+
+    def depends(**others):
+        conv = build(**options, **others)
+        return not torch.allclose(conv(x, edges)[0], conv(changed, edges)[0])
+
+    assert not depends(resolvent="identity", conv=False)
+    assert depends(resolvent="identity")
+    assert depends(conv=False)

@@ -49,8 +49,28 @@ RING = chimera.Graph(3, [[0, 1, 2], [1, 2, 0]])
             lambda: chimera.Chimera(32, kind=chimera.OnDAG())(X, RING, edge_weight=torch.ones(3)),
             r"edge_weight needs a mixer with kind=OnGraph\(\), found OnDAG",
         ),
-        (lambda: chimera.Chimera(32)(X, RING, torch.rand(3, 2)), "edge_attr is required by a mixer with edge_dim"),
-        (lambda: chimera.Chimera(32, edge_dim=2)(X, RING), "edge_attr is required by a mixer with edge_dim"),
+        (
+            lambda: chimera.Chimera(32)(X, RING, torch.rand(3, 2)),
+            r"edge_attr needs a layer with edge_dim, found .*\[3, 2\]",
+        ),
+        (
+            lambda: chimera.Chimera(32, edge_dim=2)(X, RING),
+            r"edge_attr is missing: this layer was made with edge_dim=2; pass edge_attr \[3, 2\], a row for each edge",
+        ),
+        (
+            lambda: chimera.Chimera(32)(X.double(), RING),
+            r"x must be torch.float32, as the weights of the layer are, found torch.float64; convert x with .to\(torch"
+            r".float32\), or the layer with .to\(torch.float64\)",
+        ),
+        (
+            lambda: chimera.Chimera(32, edge_dim=2)(X, RING, torch.rand(3, 2).double()),
+            "edge_attr must be torch.float32, as the weights of the layer are, found torch.float64; convert edge_attr",
+        ),
+        (
+            lambda: chimera.Chimera(32, kind=chimera.OnDAG),
+            r"kind must be an instance, found the class OnDAG: write kind=OnDAG\(\)",
+        ),
+        (lambda: chimera.Chimera(32, kind="dag"), r"kind must be one of OnDAG\(\), OnGraph\(\), .*; found 'dag'"),
         (
             lambda: chimera.Chimera(32, edge_dim=2)(X, RING, torch.rand(2, 2)),
             r"edge_attr must have shape \[..., 3, 2\]",
@@ -69,6 +89,20 @@ RING = chimera.Graph(3, [[0, 1, 2], [1, 2, 0]])
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_all_kinds_are_named():
+    kinds = {name for name in chimera.__all__ if name.startswith("On")}
+    with pytest.raises(ValueError, match="kind must be one of") as error:
+        chimera.Chimera(32, kind=3)
+    assert all(f"{kind}()" in str(error.value) for kind in kinds)
+
+
+def test_autocast_converts_features():
+    layer = chimera.Chimera(DIM, edge_dim=2)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = layer(X.bfloat16(), RING, torch.rand(3, 2).bfloat16())
+    assert y.dtype == torch.bfloat16
 
 
 def test_unknown_resolvents_and_injections_are_named():

@@ -26,6 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     add_settings(parser, "how to compute", keys(RuntimeConfig), RuntimeConfig())
     add_recipe(parser, argv, "laptop")
     if parser.get_default("chosen") is None:
+        if any(word.partition("=")[0] == "--resume" for word in argv):
+            parser.set_defaults(
+                remedy=": the settings of a run are fixed, and --resume continues it with them; for others start a "
+                "new run, chimera train RECIPE --KEY VALUE"
+            )
         parser.add_argument(
             "--data", metavar="…", help="with --resume: where the run's data are now, if they were moved"
         )

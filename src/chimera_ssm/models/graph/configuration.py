@@ -13,6 +13,7 @@ from chimera_ssm.models.configuration import (
     check_probabilities,
     check_size,
     check_sizes,
+    warn_of_misspelled,
 )
 from chimera_ssm.models.mixers import check_mixer
 from chimera_ssm.nn.mixer_parameters import INITS
@@ -145,6 +146,7 @@ class ChimeraGraphConfig(PreTrainedConfig):
     initializer_range: float = 1.0
 
     def __post_init__(self, **kwargs: Any) -> None:
+        warn_of_misspelled(self, kwargs)
         super().__post_init__(**kwargs)
         check_mixer("graph", self.mixer)
         check_choices(self, CHOICES)

@@ -14,6 +14,7 @@ from transformers.utils import can_return_tuple
 
 from chimera_ssm.models.base import ChimeraPreTrainedModel, build_blocks, chimera_mixer
 from chimera_ssm.models.image.configuration import HEAD_SIZE, ChimeraImageConfig
+from chimera_ssm.models.labels import check_labels
 from chimera_ssm.models.mixers import register_mixer
 from chimera_ssm.nn import Block, Kind, OnGrid, OnLine, OnRaster, OnTwoLines, OnUndirectedGrid, RMSNorm
 from chimera_ssm.topology import Grid, Line, Topology, UndirectedLine
@@ -105,6 +106,8 @@ class ChimeraForImageClassification(ChimeraImagePreTrainedModel):
         self, pixel_values: Tensor, labels: Tensor | None = None, **kwargs: Any
     ) -> ImageClassifierOutputWithNoAttention:
         """Logits, and the loss if ``labels`` are given: classes ``[B]``, or according to ``config.problem_type``."""
+        if labels is not None:
+            check_labels(labels, self.config)
         outputs = self.chimera(pixel_values, return_dict=True, **kwargs)
         logits = self.classifier(outputs.pooler_output)
         loss = None if labels is None else self.loss_function(labels, logits, self.config)

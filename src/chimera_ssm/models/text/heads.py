@@ -14,6 +14,7 @@ from transformers.modeling_outputs import (
 )
 from transformers.utils import can_return_tuple
 
+from chimera_ssm.models.labels import check_labels
 from chimera_ssm.models.text.configuration import ChimeraTextConfig
 from chimera_ssm.models.text.modeling import ChimeraTextModel, ChimeraTextPreTrainedModel
 from chimera_ssm.nn import RMSNorm
@@ -110,6 +111,8 @@ class ChimeraForSequenceClassification(ChimeraTextClassifier):
         """
         if kwargs.get("seq_idx") is not None:
             raise ValueError("sequence classification needs one text per row: pad the batch and leave seq_idx out")
+        if labels is not None:
+            check_labels(labels, self.config)
         outputs = self.chimera(input_ids, attention_mask, inputs_embeds, return_dict=True, **kwargs)
         logits = self.scores(outputs.pooler_output)
         loss = None if labels is None else self.loss_function(labels, logits, self.config)
@@ -135,6 +138,8 @@ class ChimeraForTokenClassification(ChimeraTextClassifier):
 
         Other arguments are those of `ChimeraTextModel`.
         """
+        if labels is not None:
+            check_labels(labels, self.config)
         outputs = self.chimera(input_ids, attention_mask, inputs_embeds, return_dict=True, **kwargs)
         logits = self.scores(outputs.last_hidden_state)
         loss = None if labels is None else self.loss_function(logits, labels, self.config)

@@ -9,7 +9,12 @@ from chimera_ssm.nn.kinds.graph import OnGraph
 from chimera_ssm.nn.kinds.grid import SHARING, OnGrid, OnRaster, OnUndirectedGrid
 from chimera_ssm.nn.kinds.line import OnLine, OnTwoLines, OnUndirectedLine
 
+#: The names of all kinds.
+KINDS = (
+    "OnDAG", "OnGraph", "OnGrid", "OnLine", "OnRaster", "OnTwoLines", "OnUndirectedGrid", "OnUndirectedLine",
+)  # fmt: skip
+
 __all__ = [
-    "SHARING", "Kind", "OnDAG", "OnGraph", "OnGrid", "OnLine", "OnRaster", "OnTwoLines", "OnUndirectedGrid",
+    "KINDS", "SHARING", "Kind", "OnDAG", "OnGraph", "OnGrid", "OnLine", "OnRaster", "OnTwoLines", "OnUndirectedGrid",
     "OnUndirectedLine", "check_kind",
 ]  # fmt: skip
