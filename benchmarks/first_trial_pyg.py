@@ -99,11 +99,15 @@ def train(
     return found
 
 
-def main(seeds: int = 2) -> None:
+def main(seeds: int = 2, epochs: tuple[int, ...] = (20, 60, 100)) -> None:
     """Print a line for each network and seed."""
     for name, options in ROWS.items():
         for seed in range(seeds):
-            print(f"{name}, seed {seed}:", *(f"{100 * right:.0f}" for right in train(seed, **options)), flush=True)
+            print(
+                f"{name}, seed {seed}:",
+                *(f"{100 * right:.0f}" for right in train(seed, epochs=epochs, **options)),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

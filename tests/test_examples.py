@@ -74,6 +74,13 @@ def test_reachability_in_pyg(capsys):
     assert max(sizes) / min(sizes) < 1.03
 
 
+def test_a_first_trial_in_pyg(capsys):
+    main_of("first_trial_pyg", BENCHMARKS)(seeds=1, epochs=(1,))
+    found = re.findall(r"^(.*), seed 0: (\d+)$", capsys.readouterr().out, re.MULTILINE)
+    assert len(found) == 5
+    assert all(35 < int(right) < 100 for _, right in found)  # half of them by chance
+
+
 def test_mazes_in_transformers(capsys):
     pytest.importorskip("accelerate")
     main_of("mazes_transformers", BENCHMARKS)(mazes=64, tests=20)
