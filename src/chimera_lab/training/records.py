@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from chimera_lab.data.files import write_atomically
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from torch.utils.tensorboard import SummaryWriter
 
 
@@ -119,20 +120,36 @@ def draw_curves(folder: Path) -> None:
     rows = read_table(folder / "metrics.csv")
     if not rows:
         return
+    curves(rows).savefig(folder / "curves.png", dpi=110)
+
+
+def curves(rows: list[dict[str, str]]) -> Figure:
+    """A panel for each metric, a curve for each part of the data and for averaged weights.
+
+    Each curve is narrower than the one below it, so that equal values hide none.
+    """
     from matplotlib.figure import Figure  # no pyplot: no window, no global state
 
     panels: dict[str, list[str]] = {}
     for name in rows[0]:
         if name not in ("step", "epoch", "seconds"):
             panels.setdefault(_panel(name), []).append(name)
+    colours = {label: f"C{k}" for k, label in enumerate(dict.fromkeys(_label(n) for ns in panels.values() for n in ns))}
+    steps = [int(row["step"]) for row in rows]
     figure = Figure(figsize=(4.5 * len(panels), 3.5), layout="constrained")
     for axes, (title, names) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
-        for name in names:
-            axes.plot([int(row["step"]) for row in rows], [float(row[name]) for row in rows], label=name, marker=".")
+        for above, name in zip(reversed(range(len(names))), names, strict=True):
+            label, values = _label(name), [float(row[name]) for row in rows]
+            axes.plot(steps, values, label=label, color=colours[label], linewidth=1.5 + above, marker=".")
         axes.set(title=title, xlabel="step")
         axes.grid(alpha=0.3)
         axes.legend()
-    figure.savefig(folder / "curves.png", dpi=110)
+    return figure
+
+
+def _label(name: str) -> str:
+    """``test_loss_ema`` → ``test, averaged weights``."""
+    return name.partition("_")[0] + ", averaged weights" * name.endswith("_ema")
 
 
 def _panel(name: str) -> str:
