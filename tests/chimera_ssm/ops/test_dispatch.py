@@ -32,7 +32,7 @@ def test_a_more_general_algorithm_serves_what_a_special_one_lacks():
     found = import_module(dispatch.TABLE["sweep", "cpu"]).OPERATIONS["mix_by_mask"]
     V, C = torch.rand(1, 2, 5, 16), torch.rand(1, 1, 5, 16)
     terms = [chimera.ops.terms.Term(LINE, WEIGHT[None], C, C, None, "scan")]
-    assert dispatch.find("mix_by_mask", "scan", terms, V) == ("cpu", found.run)
+    assert dispatch.find("mix_by_mask", "scan", terms, V) == ("cpu", found.run, False)  # 16 bits: kernels of GPUs alone
 
 
 def test_what_nobody_offers_is_said():
